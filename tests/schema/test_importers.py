@@ -88,7 +88,7 @@ def imported(tmp_path):
     def read(content, format=None, name="schema.any"):
         path = tmp_path / name
         path.write_text(content if isinstance(content, str) else json.dumps(content))
-        return import_schema(path, format)
+        return import_schema(path, format).schema
 
     return read
 

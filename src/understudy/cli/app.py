@@ -500,17 +500,50 @@ def schema_check(
 
 @schema_app.command("import")
 def schema_import(
-    source: Annotated[Path, typer.Argument(help="SDV metadata, SmartNoise, dpsynth or mbi file.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="SDV metadata or constraints, a MOSTLY AI generator, a SmartNoise, dpsynth or mbi file, a pandera "
+            "schema, a Great Expectations suite, or SQL with CREATE TABLE."
+        ),
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
     form: Annotated[
         str | None,
-        typer.Option("--format", help="sdv, smartnoise, dpsynth or mbi. Default: detected from the content."),
+        typer.Option(
+            "--format",
+            help="sdv, mostly, pandera, great_expectations, smartnoise, dpsynth, mbi or sql. Default: detected from "
+            "the content.",
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema", help="A schema to which the rules of the file are added. Default: a schema of its own."
+        ),
+    ] = None,
+    lookup: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lookup", help="NAME=FILE.csv, the rows of a table that a foreign key refers to, if public. Repeatable."
+        ),
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Convert another tool's description of a table to a schema file."""
+    """Convert another tool's description of a table to a schema file, and list what could not be carried over."""
     from understudy.schema.importers import import_schema
 
-    import_schema(source, form).write(out, force=force)
+    lookups = dict(_name_and_file(given) for given in lookup or [])
+    imported = import_schema(source, form, schema=schema, lookups=lookups)
+    imported.write(out, force=force)
+    for line in imported.left_out:
+        echo(f"Not carried over: {line}", quiet=quiet)
     echo(f"Wrote {out}. Review it: everything it declares is treated as public.", quiet=quiet)
+
+
+def _name_and_file(given: str) -> tuple[str, str]:
+    name, equals, file = given.partition("=")
+    if not name or not equals or not file:
+        raise ConfigError(f"--lookup expects NAME=FILE.csv, found {given!r}.")
+    return name, file

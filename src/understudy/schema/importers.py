@@ -1,76 +1,55 @@
-"""Importers of schemas of other tools: SDV metadata, SmartNoise, dpsynth and mbi domains.
+"""Importers of schemas of other tools: of synthesizers, of checks of data, and SQL.
 
-Each reader takes over what its format declares; the rest is estimated privately. Whoever imports a file vouches that
-it is public: a category list or a bound that was computed from the data is not.
+Each reader carries over what its format declares and lists what it cannot; what is not declared is estimated privately.
+Whoever imports a file vouches that it is public: a category list or a bound that was computed from the data is not.
 """
 
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from understudy.errors import SchemaError, did_you_mean
 from understudy.schema.column import Column
-from understudy.schema.schema import Schema
+from understudy.schema.import_checks import is_great_expectations, is_pandera, read_great_expectations, read_pandera
+from understudy.schema.import_ddl import is_ddl, read_ddl
+from understudy.schema.import_sdv import is_mostly, is_sdv, read_mostly, read_sdv
+from understudy.schema.imported import NO_COUNTERPART, Draft, Entry, ImportedSchema, entries, entry_list
+from understudy.schema.schema import SchemaSource, as_schema
 from understudy.schema.toml import read_text
-from understudy.schema.values import Bound, Category
-
-Entry = Mapping[str, object]
+from understudy.schema.values import Bound, Category, format_list, format_value
 
 
-def import_schema(path: str | os.PathLike[str], format: str | None = None) -> Schema:
-    """Reads a schema of another tool; without a named format, it is detected from the content."""
+def import_schema(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    schema: SchemaSource | None = None,
+    lookups: Mapping[str, str] | None = None,
+) -> ImportedSchema:
+    """Reads a schema of another tool, and lists what of it could not be carried over.
+
+    Without a named format, it is detected from the content. With `schema` only the rules are taken from the file and
+    added to that schema. `lookups` are CSV files of the tables that foreign keys of an SQL table refer to, by name.
+    """
     if format is not None and format not in FORMATS:
         raise SchemaError(
             f"There is no schema format {format!r}.{did_you_mean(format, FORMATS)} The formats are {_known_formats()}."
         )
-    content = _parse(read_text(path), str(path))
+    text = read_text(path)
+    content = text if format == "sql" else _parse(text, str(path))
     chosen = format or _detect_format(content, str(path))
     try:
-        return FORMATS[chosen].read(content)
+        if lookups and chosen != "sql":
+            raise SchemaError("Only foreign keys of SQL tables have lookup tables. Leave them out.")
+        draft = Draft(None if schema is None else as_schema(schema), lookups)
+        FORMATS[chosen].read(content, draft)
+        return draft.finish()
     except SchemaError as error:
         raise error.in_file(f"{path}, read as {chosen}") from None
-
-
-# SDV: {"columns": {"age": {"sdtype": "numerical"}}}, or {"tables": {"people": {"columns": ...}}}
-
-
-def _is_sdv(content: Entry) -> bool:
-    tables = [content, *_entries(content.get("tables")).values()]
-    return any("sdtype" in entry for table in tables for entry in _entries(table.get("columns")).values())
-
-
-def _read_sdv(content: Entry) -> Schema:
-    if "tables" in content:
-        tables = _entries(content["tables"])
-        if len(tables) != 1:
-            raise SchemaError(
-                f"It describes {len(tables)} tables, expected one: linked tables are not supported. Keep the one you"
-                " need, or join them first."
-            )
-        (content,) = tables.values()
-    columns = _entries(content.get("columns"))
-    keys = _names(content.get("primary_key")) | _names(content.get("sequence_key"))
-    return Schema(columns=tuple(_sdv_column(name, entry, is_key=name in keys) for name, entry in columns.items()))
-
-
-def _sdv_column(name: str, entry: Entry, *, is_key: bool) -> Column:
-    sdtype = entry.get("sdtype")
-    if is_key or sdtype == "id":
-        return Column(name=name, kind="id")
-    if sdtype == "datetime":
-        text_format = entry.get("datetime_format")
-        text_format = text_format if isinstance(text_format, str) and text_format else None
-        has_time = text_format is None or re.search(r"%-?[HIklMSfpcXTRrsz]", text_format)
-        return Column(name=name, kind="datetime" if has_time else "date", format=text_format)
-    if sdtype == "numerical":
-        is_integer = "int" in str(entry.get("computer_representation", "Float")).lower()
-        return Column(name=name, kind="integer" if is_integer else "real")
-    if sdtype in ("categorical", "boolean"):
-        return Column(name=name, kind=str(sdtype))
-    return Column(name=name, kind="text")  # e-mail addresses, names, phone numbers and so on
+    except RecursionError:
+        raise SchemaError(_TOO_DEEP.format(path)) from None
 
 
 # SmartNoise: {"": {"schema": {"people": {"rows": 1000, "age": {"type": "int", "lower": 0, "upper": 120}}}}}
@@ -86,7 +65,7 @@ _SMARTNOISE_KINDS = {
 
 def _smartnoise_tables(content: Entry, depth: int = 3) -> dict[str, Entry]:
     """The tables in nested sections: a table has sections with a `type` that SmartNoise knows."""
-    sections = _entries(content)
+    sections = entries(content)
     if any(_smartnoise_kind(entry) is not None for entry in sections.values()):
         return {"": content}
     found: dict[str, Entry] = {}
@@ -101,25 +80,26 @@ def _smartnoise_kind(entry: Entry) -> str | None:
     return _SMARTNOISE_KINDS.get(str(entry.get("type")).lower())
 
 
-def _read_smartnoise(content: Entry) -> Schema:
+def _read_smartnoise(content: Entry, draft: Draft) -> None:
     tables = _smartnoise_tables(content)
     if len(tables) != 1:
         raise SchemaError(
             f"It describes {len(tables)} tables ({', '.join(tables)}), expected one. Keep the one you need."
         )
     table = next(iter(tables.values()))
-    entries = {name: entry for name, entry in _entries(table).items() if "type" in entry or "private_id" in entry}
-    private = [name for name, entry in entries.items() if entry.get("private_id") is True]
+    columns = {name: entry for name, entry in entries(table).items() if "type" in entry or "private_id" in entry}
+    private = [name for name, entry in columns.items() if entry.get("private_id") is True]
     if len(private) > 1:
         raise SchemaError(f"It has {len(private)} columns with private_id, expected one. Keep one.", column=private[1])
     unit = private[0] if private and table.get("row_privacy") is not True else None
     most = table.get("max_ids", table.get("max_contrib", 1))
-    return Schema(
-        columns=tuple(_smartnoise_column(name, entry) for name, entry in entries.items()),
-        rows=_count(table.get("rows")),
-        unit=unit,
-        max_rows_per_unit=(_count(most) or 1) if unit is not None else 1,
-    )
+    for name, entry in columns.items():
+        draft.declare(_smartnoise_column(name, entry))
+        for key in ("cardinality", "missing_value"):
+            if key in entry:
+                draft.leave_out(f"{key} of column {format_value(name)}", NO_COUNTERPART)
+    draft.table |= {"rows": _count(table.get("rows")), "unit": unit}
+    draft.table["max_rows_per_unit"] = (_count(most) or 1) if unit is not None else 1
 
 
 def _smartnoise_column(name: str, entry: Entry) -> Column:
@@ -148,10 +128,10 @@ def _is_dpsynth(content: Entry) -> bool:
 
 def _dpsynth_attributes(content: Entry) -> dict[str, Entry]:
     """The attributes, which some versions put in a section of that name, next to constraints."""
-    inner = _entries(content.get("attributes"))
+    inner = entries(content.get("attributes"))
     if any(_dpsynth_class(entry) is not None for entry in inner.values()):
         return inner
-    return _entries(content)
+    return entries(content)
 
 
 def _dpsynth_class(entry: Entry) -> str | None:
@@ -161,9 +141,22 @@ def _dpsynth_class(entry: Entry) -> str | None:
     return next((name for name, key in _DPSYNTH_CLASSES.items() if key in entry), None)
 
 
-def _read_dpsynth(content: Entry) -> Schema:
-    attributes = _dpsynth_attributes(content)
-    return Schema(columns=tuple(_dpsynth_column(name, entry) for name, entry in attributes.items()))
+def _read_dpsynth(content: Entry, draft: Draft) -> None:
+    for name, entry in _dpsynth_attributes(content).items():
+        draft.declare(_dpsynth_column(name, entry))
+    for constraint in entry_list(content.get("constraints")):
+        names = constraint.get("attribute_names")
+        columns = list(names) if isinstance(names, list | tuple) else []
+        what = f"dpsynth constraint ({format_list(columns)})"
+        dependency = constraint.get("functional_dependency")
+        if isinstance(dependency, Mapping):
+            pairs = [[key, value] for key, value in dependency.items()]
+            draft.rule({"determines": columns[:1], "gives": columns[1:], "table": pairs}, what)
+            continue
+        key = "allowed" if constraint.get("possible_combinations") is not None else "forbidden"
+        listed = constraint.get(f"{'' if key == 'allowed' else 'im'}possible_combinations")
+        rows = [list(row) for row in listed if isinstance(row, list | tuple)] if isinstance(listed, list) else []
+        draft.rule({"combinations": columns, key: rows}, what)
 
 
 def _dpsynth_column(name: str, entry: Entry) -> Column:
@@ -219,60 +212,92 @@ def _mbi_sizes(content: Entry) -> dict[str, object]:
     return dict(content)
 
 
-def _read_mbi(content: Entry) -> Schema:
-    columns = []
+def _read_mbi(content: Entry, draft: Draft) -> None:
     for name, size in _mbi_sizes(content).items():
         num_codes = _count(size)
         if num_codes is None:
             raise SchemaError(f"Column {name!r}: the number of codes must be an integer of at least 1.", column=name)
         codes = tuple(range(num_codes))  # all of them, by the meaning of a domain
-        columns.append(Column(name=name, kind="categorical", nullable=False, categories=codes, closed=True))
-    return Schema(columns=tuple(columns))
+        draft.declare(Column(name=name, kind="categorical", nullable=False, categories=codes, closed=True))
 
 
 # Detecting and parsing
+
+
+Content = str | Entry
+"""A file: the text of an SQL script, or the mapping in JSON or YAML."""
 
 
 class _Format(NamedTuple):
     """How a format is named, detected and read."""
 
     title: str
-    detect: Callable[[Entry], bool]
-    read: Callable[[Entry], Schema]
+    detect: Callable[[Content], bool]
+    read: Callable[[Content, Draft], None]
+
+
+def _mapping_format(title: str, detect: Callable[[Entry], bool], read: Callable[[Entry, Draft], None]) -> _Format:
+    """A format of JSON or YAML."""
+
+    def read_mapping(content: Content, draft: Draft) -> None:
+        assert not isinstance(content, str)
+        read(content, draft)
+
+    return _Format(title, lambda content: not isinstance(content, str) and detect(content), read_mapping)
 
 
 FORMATS = {
-    "sdv": _Format(title="SDV metadata JSON", detect=_is_sdv, read=_read_sdv),
-    "smartnoise": _Format(
-        title="SmartNoise YAML", detect=lambda content: bool(_smartnoise_tables(content)), read=_read_smartnoise
+    "sdv": _mapping_format("SDV metadata or constraints JSON", is_sdv, read_sdv),
+    "mostly": _mapping_format("MOSTLY AI generator JSON", is_mostly, read_mostly),
+    "pandera": _mapping_format("pandera schema YAML or JSON", is_pandera, read_pandera),
+    "great_expectations": _mapping_format(
+        "Great Expectations suite JSON", is_great_expectations, read_great_expectations
     ),
-    "dpsynth": _Format(title="dpsynth domain YAML", detect=_is_dpsynth, read=_read_dpsynth),
-    "mbi": _Format(title="mbi domain JSON", detect=_is_mbi, read=_read_mbi),
+    "smartnoise": _mapping_format(
+        "SmartNoise YAML", lambda content: bool(_smartnoise_tables(content)), _read_smartnoise
+    ),
+    "dpsynth": _mapping_format("dpsynth domain YAML", _is_dpsynth, _read_dpsynth),
+    "mbi": _mapping_format("mbi domain JSON", _is_mbi, _read_mbi),
+    "sql": _Format(
+        "SQL CREATE TABLE",
+        lambda content: isinstance(content, str),
+        lambda content, draft: read_ddl(str(content), draft),
+    ),
 }
 """The formats that `import_schema` reads, in the order in which they are tried."""
+
+_TOO_DEEP = "{} is nested too deeply to describe a table. Check that it is the right file."
 
 
 def _known_formats() -> str:
     return ", ".join(f"{name} ({each.title})" for name, each in FORMATS.items())
 
 
-def _detect_format(content: Entry, source: str) -> str:
+def _detect_format(content: Content, source: str) -> str:
     for name, each in FORMATS.items():
         if each.detect(content):
             return name
     raise SchemaError(f"{source} is not in a known schema format. The formats are {_known_formats()}.")
 
 
-def _parse(text: str, source: str) -> Entry:
-    """The content of a JSON or YAML file, which must be a mapping with text keys."""
+def _parse(text: str, source: str) -> Content:
+    """The mapping in a JSON or YAML file, a list of constraints under "constraints"; or SQL as it is."""
     if source.endswith(".toml"):
         raise SchemaError(f"{source} is TOML, which needs no import. Use it as the schema directly.")
+    if source.endswith(".sql"):
+        return text
     try:
         content = json.loads(text)
-    except json.JSONDecodeError as error:
+    except RecursionError:
+        raise SchemaError(_TOO_DEEP.format(source)) from None
+    except ValueError as error:
         if source.endswith(".json"):
             raise SchemaError(f"{source} is not valid JSON: {error}. Correct that line.") from None
+        if is_ddl(text):
+            return text
         content = _parse_yaml(text, source)
+    if isinstance(content, list) and content and all(isinstance(entry, dict) for entry in content):
+        content = {"constraints": content}
     if not isinstance(content, dict):
         raise SchemaError(f"{source} does not describe columns. The formats are {_known_formats()}.")
     return {str(key): value for key, value in content.items()}
@@ -287,23 +312,13 @@ def _parse_yaml(text: str, source: str) -> object:
         ) from None
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except RecursionError:
+        raise SchemaError(_TOO_DEEP.format(source)) from None
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:  # such as a 13th month
         mark = getattr(error, "problem_mark", None)
         where = f" (at line {mark.line + 1})" if mark is not None else ""
         reason = getattr(error, "problem", None) or "it cannot be read"
         raise SchemaError(f"{source} is neither JSON nor valid YAML: {reason}{where}. Correct that line.") from None
-
-
-def _entries(section: object) -> dict[str, Entry]:
-    """The subsections of a section, empty ones included."""
-    if not isinstance(section, Mapping):
-        return {}
-    return {str(name): entry or {} for name, entry in section.items() if entry is None or isinstance(entry, Mapping)}
-
-
-def _names(keys: object) -> set[str]:
-    """One name or a list of them, as a set."""
-    return {keys} if isinstance(keys, str) else set(map(str, keys)) if isinstance(keys, list) else set()
 
 
 def _count(value: object) -> int | None:

@@ -1,0 +1,413 @@
+"""Reads SQL `CREATE TABLE` statements of any dialect: types, NOT NULL, CHECK, keys, generated columns.
+
+Nothing is executed. The statement is cut into columns and clauses by its words; conditions are parsed as SQL where they
+become rules. Clauses that say nothing about values (DEFAULT, COLLATE, ENGINE and so on) are passed over.
+"""
+
+import csv
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from understudy.errors import SchemaError
+from understudy.schema.column import MAX_DECIMALS, Column
+from understudy.schema.imported import WHOLE_TABLE, Draft, sql_name
+from understudy.schema.lookup import read_lookup
+from understudy.schema.values import format_value
+
+
+def is_ddl(text: str) -> bool:
+    """Whether a text creates a table."""
+    words = [token.word for token in _tokens(text[:100_000])]
+    return any(
+        word == "create" and "table" in words[at : at + 5] and ";" not in words[at : at + 5]
+        for at, word in enumerate(words)
+    )
+
+
+def read_ddl(text: str, draft: Draft) -> None:
+    tables, enums = _parse(text, draft)
+    table = _only_table(tables)
+    keys = {tuple(key) for key in table.keys}
+    for name, column in table.columns.items():
+        draft.declare(_column(name, column, enums, draft, is_key=(name,) in keys))
+    if len(table.columns) == 0:
+        raise SchemaError("Its CREATE TABLE has no columns. Write them with their types.")
+    _read_keys(table, draft)
+    for expression in table.checks:
+        draft.condition(expression, f"CHECK ({_one_line(expression)})")
+    for name, column in table.columns.items():
+        if column.generated is not None:
+            what = f"generated column {format_value(name)}"
+            draft.condition(f"{sql_name(name)} = ({column.generated})", what)
+    _read_references(table, tables, draft)
+
+
+# ---------------------------------------------------------------------------------------------------------------- words
+
+
+class _Token(NamedTuple):
+    text: str
+    word: str
+    """In lower case; empty for a text in quotes, so that it is never taken for a keyword."""
+    name: str | None
+    """The name that it is, without quotes; None: it cannot be one."""
+
+
+_TOKEN = re.compile(
+    r"(?P<comment>--[^\n]*|/\*.*?\*/|\#[^\n]*)|(?P<text>[eEnN]?'(?:[^']|'')*')|(?P<double>\"(?:[^\"]|\"\")*\")"
+    r"|(?P<tick>`(?:[^`]|``)*`)|(?P<bracket>\[[A-Za-z_][^\]]*\])|(?P<word>[^\W\d][\w$]*)|(?P<number>\d[\w.]*)"
+    r"|(?P<sign>::|<=|>=|<>|!=|\|\||\S)",
+    re.DOTALL,
+)
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens = []
+    for found in _TOKEN.finditer(text):
+        whole = found[0]
+        match found.lastgroup:
+            case "comment":
+                continue
+            case "double" | "tick" | "bracket":
+                mark = "]" if whole[0] == "[" else whole[0]
+                name = whole[1:-1].replace(mark * 2, mark)
+                tokens.append(_Token('"' + name.replace('"', '""') + '"', "", name))
+            case "text":
+                tokens.append(_Token(whole[1:] if whole[0] != "'" else whole, "", None))
+            case "word":
+                tokens.append(_Token(whole, whole.lower(), whole))
+            case _:
+                tokens.append(_Token(whole, whole, None))
+    return tokens
+
+
+def _split(tokens: Sequence[_Token], separator: str) -> list[list[_Token]]:
+    """The parts between separators that are in no parentheses."""
+    parts: list[list[_Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += (token.word == "(") - (token.word == ")")
+        if token.word == separator and depth <= 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [part for part in parts if part]
+
+
+def _group(tokens: Sequence[_Token], start: int) -> list[_Token] | None:
+    """The tokens inside the first parentheses from `start` on; None: there are none, or they do not close."""
+    opening = next((at for at in range(start, len(tokens)) if tokens[at].word == "("), None)
+    if opening is None:
+        return None
+    depth = 0
+    for at in range(opening, len(tokens)):
+        depth += (tokens[at].word == "(") - (tokens[at].word == ")")
+        if depth == 0:
+            return list(tokens[opening + 1 : at])
+    return None
+
+
+_BEFORE_PARENTHESES = frozenset(
+    ("and", "as", "between", "case", "else", "in", "is", "like", "not", "or", "then", "when")
+)
+
+
+def _sql(tokens: Sequence[_Token]) -> str:
+    """Tokens as SQL text, spaced as people write it."""
+    text, before = "", None
+    for token in tokens:
+        is_call = token.word == "(" and before is not None and before.name and before.word not in _BEFORE_PARENTHESES
+        joined = before is None or before.word in ("(", ".", "::") or token.word in (")", ",", ".", "::") or is_call
+        text += token.text if joined else f" {token.text}"
+        before = token
+    return text
+
+
+def _unquote(token: _Token) -> str | None:
+    """The text of a string."""
+    return token.text[1:-1].replace("''", "'") if token.text.startswith("'") else None
+
+
+# --------------------------------------------------------------------------------------------------------------- tables
+
+
+@dataclasses.dataclass
+class _ColumnClauses:
+    """What a definition says about one column."""
+
+    type_words: list[_Token]
+    not_null: bool = False
+    generated: str | None = None
+
+
+class _Reference(NamedTuple):
+    columns: tuple[str, ...]
+    table: str
+    other_columns: tuple[str, ...]
+
+
+@dataclasses.dataclass
+class _Table:
+    name: str
+    columns: dict[str, _ColumnClauses] = dataclasses.field(default_factory=dict)
+    checks: list[str] = dataclasses.field(default_factory=list)
+    keys: list[list[str]] = dataclasses.field(default_factory=list)
+    unique: list[list[str]] = dataclasses.field(default_factory=list)
+    references: list[_Reference] = dataclasses.field(default_factory=list)
+
+
+_CLAUSES = frozenset(
+    ("constraint", "not", "null", "primary", "unique", "check", "default", "references", "generated", "as", "comment")
+) | {
+    *("auto_increment", "autoincrement", "identity", "collate", "charset", "on", "stored", "virtual", "persisted"),
+    *("foreign", "key", "encode", "match", "deferrable", "initially", "invisible", "visible", "compression", "storage"),
+}
+"""Words that start a clause after the type of a column."""
+
+_TABLE_ITEMS = frozenset(("constraint", "primary", "unique", "check", "foreign", "key", "index", "fulltext", "spatial"))
+_TABLE_ITEMS |= {"exclude", "like", "period"}
+"""Words that start an item which is no column."""
+
+
+def _parse(text: str, draft: Draft) -> tuple[dict[str, _Table], dict[str, list[str]]]:
+    """The tables and the enumerated types that a script creates. Its other statements are passed over."""
+    tables: dict[str, _Table] = {}
+    enums: dict[str, list[str]] = {}
+    for statement in _split(_tokens(text), ";"):
+        words = [token.word for token in statement]
+        if words[0] == "create" and "table" in words[:5]:
+            table = _parse_table(statement, words.index("table") + 1)
+            tables[table.name.lower()] = table
+        elif words[:2] == ["create", "type"] and "enum" in words:
+            labels = [label for token in statement if (label := _unquote(token)) is not None]
+            enums[_qualified_name(statement, 2)[0].lower()] = labels
+        elif words[:2] == ["alter", "table"] and "add" in words:  # where dumps of PostgreSQL have their keys
+            name, _ = _qualified_name(statement, 2 + (words[2:3] == ["only"]))
+            if name.lower() in tables:
+                _parse_item(statement[words.index("add") + 1 :], None, tables[name.lower()])
+        elif words[:2] == ["create", "domain"]:
+            draft.leave_out(_one_line(_sql(statement))[:60], "domains are not read; write the type in its place")
+    return tables, enums
+
+
+def _qualified_name(tokens: Sequence[_Token], at: int) -> tuple[str, int]:
+    """A name, perhaps after that of its schema, and where it ends."""
+    name = tokens[at].name if at < len(tokens) else None
+    while at + 2 < len(tokens) and tokens[at + 1].word == "." and tokens[at + 2].name is not None:
+        at += 2
+        name = tokens[at].name
+    if name is None:
+        raise SchemaError("Its CREATE TABLE has no name. Write CREATE TABLE name (column type, ...).")
+    return name, at + 1
+
+
+def _parse_table(statement: Sequence[_Token], at: int) -> _Table:
+    if [token.word for token in statement[at : at + 3]] == ["if", "not", "exists"]:
+        at += 3
+    name, at = _qualified_name(statement, at)
+    body = _group(statement, at) if at < len(statement) and statement[at].word == "(" else None
+    if body is None:
+        raise SchemaError(
+            f"CREATE TABLE {name} has no list of columns in parentheses. Write CREATE TABLE {name} (column type, ...)."
+        )
+    table = _Table(name)
+    for item in _split(body, ","):
+        # A column may be called "key", but then its type follows.
+        if item[0].word in _TABLE_ITEMS and not (len(item) > 1 and item[1].word in _TYPES):
+            _parse_item(item, None, table)
+        elif item[0].name is not None:
+            column = item[0].name
+            end = next((i for i in range(1, len(item)) if item[i].word in _CLAUSES), len(item))
+            if column in table.columns:
+                raise SchemaError(f"Duplicate column names: {format_value(column)}. Rename one.", column=column)
+            table.columns[column] = _ColumnClauses(item[1:end])
+            _parse_item(item[end:], column, table)
+        else:
+            raise SchemaError(f"CREATE TABLE {name} has a column without a name: {_sql(item)[:40]!r}.")
+    return table
+
+
+def _parse_item(item: Sequence[_Token], column: str | None, table: _Table) -> None:
+    """The clauses of a column, or of a constraint of the table."""
+    words = [token.word for token in item]
+    depth = 0
+    for at, word in enumerate(words):
+        depth += (word == "(") - (word == ")")
+        if depth:
+            continue
+        own = [] if column is None else [column]
+        names = own or [token.name for token in _group(item, at) or [] if token.name is not None]
+        if word == "not" and words[at + 1 : at + 2] == ["null"] and column is not None:
+            table.columns[column].not_null = True
+        elif word == "primary":
+            table.keys.append(names)
+        elif word == "unique" or (word == "key" and words[at - 1 : at] == ["unique"]):
+            table.unique.append(names)
+        elif word == "check":
+            table.checks.append(_sql(_group(item, at) or []))
+        elif word == "as" and column is not None and words[at + 1 : at + 2] == ["("]:
+            table.columns[column].generated = _sql(_group(item, at) or [])
+        elif word == "references":
+            local = own or _before(item, at)
+            other, end = _qualified_name(item, at + 1)
+            listed = _group(item, end) if words[end : end + 1] == ["("] else []
+            others = tuple(token.name for token in listed or [] if token.name is not None)
+            table.references.append(_Reference(tuple(local), other, others))
+            return  # ON DELETE SET NULL is no clause of the column
+
+
+def _before(item: Sequence[_Token], at: int) -> list[str]:
+    """The columns in FOREIGN KEY (...) before REFERENCES."""
+    return [token.name for token in _group(item[:at], 0) or [] if token.name is not None]
+
+
+def _only_table(tables: Mapping[str, _Table]) -> _Table:
+    """The one table, or the one that no other table refers to."""
+    referred = {reference.table.lower() for table in tables.values() for reference in table.references}
+    roots = [table for name, table in tables.items() if name not in referred]
+    if len(tables) == 1 or len(roots) == 1:
+        return roots[0] if roots else next(iter(tables.values()))
+    if not tables:
+        raise SchemaError("It creates no table. Write CREATE TABLE name (column type, ...).")
+    raise SchemaError(
+        f"It creates {len(tables)} tables ({', '.join(table.name for table in tables.values())}), expected one and the"
+        " lookup tables that it refers to. Keep the one you need."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- types
+
+_WORDS_OF_KINDS = {
+    "integer": """int integer bigint smallint tinyint mediumint int2 int4 int8 int16 int32 int64 hugeint serial
+        bigserial smallserial year uint8 uint16 uint32 uint64 utinyint usmallint uinteger ubigint byteint long""",
+    "real": """real float double float4 float8 float32 float64 binary_float binary_double decimal numeric number dec
+        money smallmoney""",
+    "boolean": "bool boolean bit logical",
+    "date": "date",
+    "datetime": "timestamp timestamptz datetime datetime2 smalldatetime datetimeoffset",
+    "categorical": """char character varchar varchar2 nvarchar nvarchar2 nchar national text string bpchar enum
+        tinytext citext""",
+    "id": "uuid uniqueidentifier",
+    "text": """clob nclob mediumtext longtext ntext blob bytea binary varbinary json jsonb xml time timetz interval
+        geometry geography array struct map""",
+}
+_TYPES = {word: kind for kind, words in _WORDS_OF_KINDS.items() for word in words.split()}
+
+
+def _column(
+    name: str, clauses: _ColumnClauses, enums: Mapping[str, Sequence[str]], draft: Draft, *, is_key: bool
+) -> Column:
+    nullable = not (clauses.not_null or is_key)
+    words = [token.word for token in clauses.type_words if token.word]
+    type_name = next((token.name for token in reversed(clauses.type_words) if token.name is not None), "").lower()
+    arguments = _group(clauses.type_words, 0) or []
+    if is_key:
+        return Column(name=name, kind="id", nullable=False)
+    labels = list(enums.get(type_name, ()))
+    if words[:1] == ["enum"]:
+        labels = [label for token in arguments if (label := _unquote(token)) is not None]
+    if labels:
+        listed = tuple(dict.fromkeys(labels))
+        return Column(name=name, kind="categorical", nullable=nullable, categories=listed, closed=True)
+    kind = _TYPES.get(words[0]) if words else None
+    if "[" in words or words[-1:] == ["array"]:
+        kind = "text"  # lists have no kind
+    if kind is None:
+        draft.leave_out(f"the type of column {format_value(name)}", f"{_sql(clauses.type_words) or 'none'} is unknown")
+        return Column(name=name, kind="text", nullable=nullable)
+    if words[0] == "tinyint" and [token.text for token in arguments] == ["1"]:
+        kind = "boolean"  # as MySQL writes booleans
+    decimals = _decimals(words[0], arguments)
+    if decimals == 0:
+        kind = "integer"
+    in_range = decimals is not None and 0 < decimals <= MAX_DECIMALS
+    return Column(name=name, kind=kind, nullable=nullable, decimals=decimals if in_range else None)
+
+
+def _decimals(word: str, arguments: Sequence[_Token]) -> int | None:
+    """The scale of a decimal type. Without a precision, dialects differ, so nothing is declared."""
+    if word in ("money", "smallmoney"):
+        return 4
+    numbers = [int(token.text) for token in arguments if token.text.isdecimal() and len(token.text) < 4]
+    if word not in ("decimal", "numeric", "number", "dec") or not numbers:
+        return None
+    return numbers[1] if len(numbers) > 1 else 0
+
+
+# ----------------------------------------------------------------------------------------------------------------- keys
+
+
+def _read_keys(table: _Table, draft: Draft) -> None:
+    for key in table.keys:
+        if len(key) > 1:
+            draft.leave_out(f"PRIMARY KEY ({', '.join(key)})", WHOLE_TABLE)
+            for name in key:
+                draft.not_null(name, f"PRIMARY KEY ({', '.join(key)})")
+    for names in table.unique:
+        draft.leave_out(f"UNIQUE ({', '.join(names)})", WHOLE_TABLE)
+
+
+def _read_references(table: _Table, tables: Mapping[str, _Table], draft: Draft) -> None:
+    """Foreign keys whose lookup table is given: the key determines what both tables have, or has no other values."""
+    files = {name.lower(): path for name, path in draft.lookups.items()}
+    for name in draft.lookups:
+        if name.lower() not in {reference.table.lower() for reference in table.references}:
+            raise SchemaError(
+                f"There is no foreign key to a table {name!r}, so its lookup table is not used. Check the name."
+            )
+    for reference in table.references:
+        what = f"FOREIGN KEY ({', '.join(reference.columns)}) REFERENCES {reference.table}"
+        path = files.get(reference.table.lower())
+        if path is None:
+            draft.leave_out(
+                what, f"it needs the rows of that table: --lookup {reference.table}=FILE.csv, if it is public"
+            )
+        else:
+            _read_lookup(reference, path, _other_columns(reference, tables), what, draft)
+
+
+def _other_columns(reference: _Reference, tables: Mapping[str, _Table]) -> tuple[str, ...]:
+    """The referenced columns: as written, else the primary key of that table, else those of the same names."""
+    other = tables.get(reference.table.lower())
+    return reference.other_columns or tuple(other.keys[0] if other and other.keys else reference.columns)
+
+
+def _read_lookup(reference: _Reference, path: str, others: Sequence[str], what: str, draft: Draft) -> None:
+    if len(others) != len(reference.columns):
+        draft.leave_out(what, f"it has {len(reference.columns)} columns for {len(others)}")
+        return
+    shared = [name for name in _header(path) if name in draft.names and name not in (*reference.columns, *others)]
+    width = len(reference.columns)
+    rows = [row for row in read_lookup(path, (*others, *shared)) if all(row[:width])]
+    for at, name in enumerate((*reference.columns, *shared)):
+        _declare_listed(name, [row[at] for row in rows], what, draft, is_key=at < width)
+    if shared:
+        entry = {"determines": list(reference.columns), "gives": shared, "table": [list(row) for row in rows]}
+        draft.rule(entry, what)
+    elif width > 1:
+        draft.rule({"combinations": list(reference.columns), "allowed": [list(row) for row in rows]}, what)
+
+
+def _header(path: str) -> list[str]:
+    """The columns of a CSV file. Whatever is wrong with the file, the reading of its rows says."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            return [name.strip() for name in next(csv.reader(file), [])]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return []
+
+
+def _declare_listed(name: str, values: Sequence[object], what: str, draft: Draft, *, is_key: bool) -> None:
+    """Values of a lookup table as categories. Numbers stay numbers unless they are a key."""
+    kind = draft.kind(name)
+    texts = [str(value) for value in dict.fromkeys(values) if value not in (None, "")]
+    if is_key and kind == "integer" and all(re.fullmatch(r"[-+]?\d{1,18}", text) for text in texts):
+        draft.choices(name, [int(text) for text in texts], what)
+    elif kind == "categorical":
+        draft.choices(name, texts, what)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

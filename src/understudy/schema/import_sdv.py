@@ -1,0 +1,247 @@
+"""Reads SDV metadata and constraints, and the constraints of a MOSTLY AI generator, by their public documentation.
+
+Lists and ranges that these tools read off the training data are not public: they are never carried over.
+"""
+
+import itertools
+import re
+from collections.abc import Mapping
+
+from understudy.errors import SchemaError
+from understudy.schema.column import MAX_DECIMALS, Column
+from understudy.schema.imported import (
+    NO_COUNTERPART,
+    OTHER_TABLES,
+    READ_OFF_DATA,
+    WHOLE_TABLE,
+    Draft,
+    Entry,
+    entries,
+    entry_list,
+    text_list,
+)
+from understudy.schema.values import format_list, format_value
+
+# SDV: {"columns": {"age": {"sdtype": "numerical"}}}, or {"tables": {"people": {"columns": ...}}}; constraints in
+# [{"class_name": "Inequality", "parameters": {...}}], with "constraint_class" and "constraint_parameters" in SDV 1, and
+# flat in the metadata of the first versions.
+
+
+def is_sdv(content: Entry) -> bool:
+    tables = [content, *entries(content.get("tables")).values()]
+    if any("sdtype" in entry for table in tables for entry in _sdv_columns(table).values()):
+        return True
+    return any(_sdv_class(entry) is not None for entry in entry_list(content.get("constraints")))
+
+
+def read_sdv(content: Entry, draft: Draft) -> None:
+    table, table_name = content, None
+    if "tables" in content:
+        tables = entries(content["tables"])
+        if len(tables) != 1:
+            raise SchemaError(
+                f"It describes {len(tables)} tables, expected one: linked tables are not supported. Keep the one you"
+                " need, or join them first."
+            )
+        ((table_name, table),) = tables.items()
+    keys = _names(table.get("primary_key")) | _names(table.get("sequence_key"))
+    for name, entry in _sdv_columns(table).items():
+        draft.declare(_sdv_column(name, entry, draft, is_key=name in keys))
+    constraints = [*entry_list(table.get("constraints")), *entry_list(content.get("constraints"))]
+    if table is content:
+        constraints = entry_list(content.get("constraints"))
+    if constraints and not draft.names:
+        raise SchemaError(
+            "It has constraints but no columns. Name the schema that they are for: --schema FILE, in Python schema=."
+        )
+    for constraint in constraints:
+        _read_sdv_constraint(constraint, table_name, draft)
+
+
+def _sdv_columns(table: Entry) -> dict[str, Entry]:
+    """The columns of a table, which drafts of version 2 put into the table itself."""
+    columns = entries(table.get("columns"))
+    return columns or {name: entry for name, entry in entries(table).items() if "sdtype" in entry}
+
+
+def _sdv_column(name: str, entry: Entry, draft: Draft, *, is_key: bool) -> Column:
+    ranges = [key for key in entry if key.startswith("range_")]
+    if ranges:
+        draft.leave_out(
+            f"{', '.join(ranges)} of column {format_value(name)}",
+            "SDV reads ranges and lists of values off the data; declare here those that are public",
+        )
+    sdtype = entry.get("sdtype")
+    if is_key or sdtype == "id":
+        return Column(name=name, kind="id")
+    if sdtype == "datetime":
+        text_format = entry.get("datetime_format")
+        text_format = text_format if isinstance(text_format, str) and text_format else None
+        has_time = text_format is None or re.search(r"%-?[HIklMSfpcXTRrsz]", text_format)
+        return Column(name=name, kind="datetime" if has_time else "date", format=text_format)
+    if sdtype == "numerical":
+        return _sdv_number(name, entry, draft)
+    if sdtype in ("categorical", "boolean"):
+        return Column(name=name, kind=str(sdtype))
+    if sdtype == "ordinal":
+        draft.leave_out(f"the order of column {format_value(name)}", "categories have no order here")
+        return Column(name=name, kind="categorical")
+    return Column(name=name, kind="text")  # e-mail addresses, names, phone numbers and so on
+
+
+def _sdv_number(name: str, entry: Entry, draft: Draft) -> Column:
+    """Version 1 says "Int64" or "Float", version 2 how many decimals there are; both may leave it out."""
+    decimals = entry.get("decimal_places")
+    if isinstance(decimals, int) and not isinstance(decimals, bool) and 0 <= decimals <= MAX_DECIMALS:
+        return Column(name=name, kind="real", decimals=decimals) if decimals else Column(name=name, kind="integer")
+    if decimals is not None:
+        draft.leave_out(
+            f"decimal_places of column {format_value(name)}", f"expected an integer from 0 to {MAX_DECIMALS}"
+        )
+    is_integer = "int" in str(entry.get("computer_representation", "Float")).lower()
+    return Column(name=name, kind="integer" if is_integer else "real")
+
+
+_CLASS_KEYS = ("class_name", "constraint_class", "constraint_name", "constraint")
+
+_SDV_LEFT_OUT = {
+    "FixedCombinations": READ_OFF_DATA,
+    "FixedNullCombinations": "its list is read off the training data, which is private; write skip rules",
+    "FixedIncrements": "increments are not modelled; decimals and integers are",
+    "Unique": WHOLE_TABLE,
+    "CompositeKey": WHOLE_TABLE,
+    "CustomConstraint": "its rule is a Python function; write it as an SQL condition",
+    "ColumnFormula": "its rule is a Python function; write it as an SQL condition",
+}
+_OF_SEVERAL_TABLES = re.compile("Primary|Foreign|Table|Hierarchy|CarryOver")
+
+_RELATIONS = ("<", "<=", ">", ">=")
+
+
+def _sdv_class(entry: Entry) -> str | None:
+    """The class of a constraint, without its module."""
+    name = next((entry[key] for key in _CLASS_KEYS if key in entry), None)
+    return name.rsplit(".", 1)[-1] if isinstance(name, str) else None
+
+
+def _read_sdv_constraint(entry: Entry, table_name: str | None, draft: Draft) -> None:
+    name = _sdv_class(entry) or "constraint"
+    nested = entry.get("parameters", entry.get("constraint_parameters"))
+    given = nested if isinstance(nested, Mapping) else entry
+    about = {key: value for key, value in given.items() if key not in (*_CLASS_KEYS, "table_name", "strict_boundaries")}
+    what = f"SDV {name}" + (f" ({format_list(list(_flat(about)))})" if about else "")
+    of_table = given.get("table_name", entry.get("table_name"))
+    if of_table is not None and table_name is not None and of_table != table_name:
+        draft.leave_out(what, f"it is about another table, {format_value(of_table)}")
+        return
+    strict = given.get("strict_boundaries") is not False  # the documented default is true
+    column = given.get("column_name")
+    match name:
+        case "Inequality":
+            draft.order(given.get("low_column_name"), given.get("high_column_name"), what, strict=strict)
+        case "Range":
+            names = [given.get(f"{place}_column_name") for place in ("low", "middle", "high")]
+            _chain(names, what, draft, strict=strict)
+        case "ChainedInequality":
+            _chain(text_list(given.get("column_names")), what, draft, strict=strict)
+        case "ScalarInequality" if given.get("relation") in _RELATIONS:
+            draft.limit(column, str(given["relation"]), given.get("value"), what)
+        case "ScalarRange":
+            draft.limit(column, ">" if strict else ">=", given.get("low_value"), what)
+            draft.limit(column, "<" if strict else "<=", given.get("high_value"), what)
+        case "Positive" | "Negative":
+            sign = ">" if name == "Positive" else "<"
+            draft.limit(column, sign if given.get("strict_boundaries") is True else f"{sign}=", 0, what)
+        case "OneHotEncoding":
+            _one_hot(text_list(given.get("column_names")), what, draft)
+        case _:
+            why = OTHER_TABLES if _OF_SEVERAL_TABLES.search(name) else NO_COUNTERPART
+            draft.leave_out(what, _SDV_LEFT_OUT.get(name, why))
+
+
+def _chain(names: list, what: str, draft: Draft, *, strict: bool) -> None:
+    if len(names) < 2:
+        draft.leave_out(what, "expected the names of at least two columns")
+    for low, high in itertools.pairwise(names):
+        draft.order(low, high, what, strict=strict)
+
+
+def _one_hot(names: list[str], what: str, draft: Draft) -> None:
+    """Columns of 0 and 1 of which exactly one is 1."""
+    if all(draft.refine(name, what, kind="integer", decimals=None, bounds=(0, 1)) for name in names):
+        for name in names:
+            draft.limit(name, ">=", 0, what)
+            draft.limit(name, "<=", 1, what)
+        draft.rule({"sum": names, "equals": 1}, what)
+
+
+def _flat(section: Mapping[str, object]) -> list[object]:
+    return [item for value in section.values() for item in (value if isinstance(value, list) else [value])]
+
+
+def _names(keys: object) -> set[str]:
+    """One name or a list of them, as a set."""
+    return {keys} if isinstance(keys, str) else set(map(str, keys)) if isinstance(keys, list) else set()
+
+
+# MOSTLY AI: {"tables": [{"name": "people", "columns": [{"name": "age", "model_encoding_type": "TABULAR_NUMERIC_AUTO"}],
+# "primary_key": "id"}], "constraints": [{"type": "Inequality", "config": {"low_column": ..., "high_column": ...}}]}
+
+
+def is_mostly(content: Entry) -> bool:
+    if any(isinstance(entry.get("config"), Mapping) for entry in entry_list(content.get("constraints"))):
+        return True
+    return any(
+        "name" in column and _either(column, "model_encoding_type") is not None
+        for table in entry_list(content.get("tables"))
+        for column in entry_list(table.get("columns"))
+    )
+
+
+def read_mostly(content: Entry, draft: Draft) -> None:
+    tables = entry_list(content.get("tables"))
+    if len(tables) > 1:
+        raise SchemaError(f"It describes {len(tables)} tables, expected one: linked tables are not supported.")
+    table = tables[0] if tables else {}
+    for entry in entry_list(table.get("columns")):
+        _declare_mostly(entry, _either(table, "primary_key"), draft)
+    if not draft.names:
+        raise SchemaError(
+            "It has no columns with their encoding types. Name the schema that the constraints are for: --schema FILE,"
+            " in Python schema=."
+        )
+    for constraint in entry_list(content.get("constraints")):
+        config = constraint.get("config")
+        given = config if isinstance(config, Mapping) else constraint
+        name, about = constraint.get("type"), [_either(given, key) for key in ("low_column", "high_column", "columns")]
+        what = f"MOSTLY AI {name} ({format_list(_flat({str(i): value for i, value in enumerate(about) if value}))})"
+        of_table = _either(given, "table_name")
+        if of_table is not None and table.get("name") is not None and of_table != table["name"]:
+            draft.leave_out(what, f"it is about another table, {format_value(of_table)}")
+        elif name == "Inequality":
+            draft.order(about[0], about[1], what)
+        else:
+            draft.leave_out(what, READ_OFF_DATA if name == "FixedCombinations" else NO_COUNTERPART)
+
+
+def _declare_mostly(entry: Entry, key: object, draft: Draft) -> None:
+    """Encoding types do not tell integers from reals, so kinds of numbers are drafted."""
+    name, encoding = str(entry.get("name")), str(_either(entry, "model_encoding_type")).upper()
+    if name == key:
+        draft.declare(Column(name=name, kind="id"))
+    elif "NUMERIC_DISCRETE" in encoding or "CATEGORICAL" in encoding:
+        draft.declare(Column(name=name, kind="categorical"))
+    elif "NUMERIC" in encoding:
+        draft.guess(name, "real", "integers and reals have the same encoding type")
+    elif "DATETIME" in encoding:
+        draft.declare(Column(name=name, kind="datetime"))
+    elif "TEXT" in encoding or "CHARACTER" in encoding or "LAT_LONG" in encoding:
+        draft.declare(Column(name=name, kind="text"))
+    else:
+        draft.guess(name, "categorical")
+
+
+def _either(section: Entry, key: str) -> object:
+    """The value of a key that is written in snake case or in camel case."""
+    first, *others = key.split("_")
+    return section.get(key, section.get(first + "".join(map(str.capitalize, others))))
