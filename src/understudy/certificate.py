@@ -24,7 +24,7 @@ from understudy.certificate_json import to_json as to_json
 from understudy.certificate_json import write_json_schema as write_json_schema
 from understudy.certificate_meaning import as_code, one_in
 from understudy.certificate_meaning import statement_meaning as statement_meaning
-from understudy.encoding import CategoricalCodec, Codec, describe_rows_per_unit
+from understudy.encoding import CategoricalCodec, Codec, describe_rows_per_unit, on_break
 from understudy.marginals.measured import measured_section
 from understudy.notes import Level, Note
 from understudy.privacy.discovery import rows_to_be_listed
@@ -82,7 +82,23 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
             c.name for c in schema.columns if (c.drop or c.kind == "text") and c.name != schema.unit
         ],
     }
-    return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
+    listed_facts = (_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names)
+    return (*facts, *listed_facts, *_rule_facts(schema))
+
+
+_ON_BREAK = {"clamp": "was moved to a row that keeps it", "drop": "was left out"}
+
+
+def _rule_facts(schema: Schema) -> tuple[str, ...]:
+    """The rules, and what happened to real rows that break them: as declared, never to how many."""
+    if not schema.rules:
+        return ()
+    each = (
+        f"rule {number}: {as_code(rule.text)}; a real row that breaks it {_ON_BREAK[on_break(rule, schema)]}"
+        for number, rule in enumerate(schema.rules, start=1)
+    )
+    count = "1 rule" if len(schema.rules) == 1 else f"{len(schema.rules)} rules"
+    return (f"{count} that every synthetic row keeps, applied to each row by itself, at no privacy cost", *each)
 
 
 def _extent(column: Column) -> str:
