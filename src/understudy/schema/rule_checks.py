@@ -1,54 +1,375 @@
 """Refuses rules that cannot be kept: by public facts alone, before anything is charged."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
 
-from understudy.errors import SchemaError, did_you_mean
+import pyarrow as pa
+
+from understudy.errors import ConditionError, SchemaError, did_you_mean
 from understudy.schema.column import Column
-from understudy.schema.rules import Rule, Skip, Sum
+from understudy.schema.conditions import check_condition, condition_columns, parts, where_columns
+from understudy.schema.lookup import LookupRow
+from understudy.schema.rule_cells import comparisons
+from understudy.schema.rule_conflicts import check_conflicts
+from understudy.schema.rules import Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, as_text, rule_title
+from understudy.schema.values import Category, format_list, format_value
+
+LISTABLE = ("categorical", "integer", "boolean", "date")
+"""The kinds whose values can be listed in combinations."""
+
+KEYS = ("categorical", "integer", "boolean")
+"""The kinds that can determine other columns."""
 
 
 def checked_rules(rules: Sequence[Rule], columns: Sequence[Column]) -> tuple[Rule, ...]:
-    """The rules with what the columns add to them. Raises SchemaError for the first that no table can keep."""
+    """The rules with what the columns add to them. Raises SchemaError for the first that no table can keep.
+
+    Values of lists and lookup tables get the type of their column; sums get the decimals of theirs.
+    """
     by_name = {column.name: column for column in columns}
     for number, rule in enumerate(rules, start=1):
-        _check_columns(number, rule, by_name)
-    return tuple(_with_decimals(rule, by_name) if isinstance(rule, Sum) else rule for rule in rules)
+        _check_columns(rule, rule_title(rule, number), by_name)
+    used = {name for rule in rules for name in rule.columns}
+    facts = _SameObjects((*rules, *(column for column in columns if column.name in used)))
+    return _checked_once(facts, tuple(by_name))
 
 
-def _check_columns(number: int, rule: Rule, columns: Mapping[str, Column]) -> None:
-    """Every column must be modelled, and of a kind that the rule can be about."""
-    for name in rule.columns:
+class _SameObjects:
+    """A key by identity: 1, 1.0 and true are equal, but not as categories or in lists."""
+
+    def __init__(self, items: tuple[Rule | Column, ...]) -> None:
+        self.items = items
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self.items)))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _SameObjects)
+            and len(self.items) == len(other.items)
+            and all(a is b for a, b in zip(self.items, other.items, strict=True))
+        )
+
+
+@functools.lru_cache(maxsize=16)
+def _checked_once(facts: _SameObjects, names: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Remembered, since every changed copy of a schema checks its rules again."""
+    rules = [item for item in facts.items if isinstance(item, Rule)]
+    columns = {item.name: item for item in facts.items if isinstance(item, Column)}
+    types = arrow_schema(columns.values())
+    checked = [
+        _checked_rule(rule, rule_title(rule, number), columns, types) for number, rule in enumerate(rules, start=1)
+    ]
+    check_conflicts(checked, columns, types)
+    return tuple(checked)
+
+
+def _checked_rule(rule: Rule, title: str, columns: Mapping[str, Column], types: pa.Schema) -> Rule:
+    """The rule with what the columns add to it, if it can be kept alone."""
+    try:
+        for condition in rule.conditions:
+            check_condition(condition, types)
+            _check_literals(condition, columns)
+        _check_clamp(rule, types)
+        match rule:
+            case Combinations():
+                return _checked_combinations(rule, columns)
+            case Determines():
+                return _checked_dependency(rule, columns)
+            case Sum():
+                return _checked_sum(rule, columns)
+            case Skip():
+                _check_skip(rule, columns)
+    except (SchemaError, ConditionError) as error:
+        raise SchemaError(f"{title}: {error}", column=error.column, key=getattr(error, "key", None)) from None
+    return rule
+
+
+def _check_columns(rule: Rule, title: str, columns: Mapping[str, Column]) -> None:
+    """Every column must be modelled."""
+    try:
+        names = rule.columns
+    except ConditionError as error:
+        raise SchemaError(f"{title}: {error}", column=error.column) from None
+    for name in names:
         if name not in columns:
+            quoted = " Texts are written in single quotes." if rule.conditions else ""
             raise SchemaError(
-                f"Rule {number} ({rule.text}) is about column {name!r}, which the schema does not have."
-                f"{did_you_mean(name, columns)}",
+                f"{title}: there is no column {name!r} in the schema.{did_you_mean(name, columns)}{quoted}"
+                f" The columns are {format_list(list(columns))}.",
                 column=name,
             )
         column = columns[name]
         if not column.modelled:
             why = "is dropped" if column.drop else f"has kind {column.kind!r}"
             raise SchemaError(
-                f"Rule {number} ({rule.text}) is about column {name!r}, which {why} and so is not modelled. Remove the "
-                "rule, or give the column another kind.",
+                f"{title}: column {name!r} {why} and so is not modelled. Remove the rule, or give the column another"
+                " kind.",
                 column=name,
             )
-    if isinstance(rule, Sum):
-        for name in rule.columns:
-            if columns[name].kind not in ("integer", "real"):
+    if not names:
+        raise SchemaError(f"{title}: expected a condition over columns, found none in it. Remove the rule.")
+
+
+# ----------------------------------------------------------------------------------------------------------- conditions
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """The Arrow types in which conditions see the values of columns."""
+    types = {"integer": pa.int64(), "real": pa.float64(), "boolean": pa.bool_(), "date": pa.date32()}
+    of_categories = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    fields = []
+    for column in columns:
+        if column.kind == "categorical":
+            found = of_categories.get(type(column.categories[0]), pa.string()) if column.categories else pa.string()
+        else:
+            found = types.get(column.kind, pa.timestamp("us"))
+        fields.append(pa.field(column.name, found))
+    return pa.schema(fields)
+
+
+def _check_literals(condition: str, columns: Mapping[str, Column]) -> None:
+    """A value that is compared with a list of categories must be one of them: else the comparison never holds."""
+    for comparison in comparisons(condition, tuple(columns)):
+        listed = columns[comparison.column].listed
+        if comparison.operator not in ("=", "in") or listed is None:
+            continue
+        for value in comparison.constants:
+            texts = isinstance(value, str)
+            if not isinstance(value, str | int | float) or any(isinstance(known, str) != texts for known in listed):
+                continue  # SQL converts the one to the type of the other
+            if as_text(value) not in map(as_text, listed):
                 raise SchemaError(
-                    f"Rule {number} ({rule.text}) adds up column {name!r} of kind {columns[name].kind!r}; expected "
-                    "integer or real.",
-                    column=name,
+                    f"column {comparison.column!r} is never {format_value(value)}: its categories are "
+                    f"{format_list(listed)}.{did_you_mean(value, listed)} Correct the value, or add the category.",
+                    column=comparison.column,
                 )
-    if isinstance(rule, Skip) and not columns[rule.skip].nullable:
+
+
+def _check_clamp(rule: Rule, types: pa.Schema) -> None:
+    """Clamping needs one nearest row that keeps the rule."""
+    if rule.on_break != "clamp":
+        return
+    if isinstance(rule, Keep):
+        possible = all(part.order or part.assignment for part in parts(rule.keep, types))
+        form = 'comparisons of two columns ("a >= b + 7") and assignments ("a = b + c")'
+    elif isinstance(rule, WhenThen):
+        conjuncts = where_columns(rule.then, types.names)
+        is_assignment = len(conjuncts) == 1 and conjuncts[0].operator == "="
+        possible = is_assignment and conjuncts[0].columns[0] not in condition_columns(rule.when)
+        form = "then = \"column = 'value'\" with a column that is not in when"
+    else:
+        return
+    if not possible:
+        raise SchemaError(f'on_break = "clamp" is possible for {form} only. Write on_break = "drop".', key="on_break")
+
+
+# ---------------------------------------------------------------------------------------------------- lists and lookups
+
+
+def _checked_combinations(rule: Combinations, columns: Mapping[str, Column]) -> Combinations:
+    for name in rule.combinations:
+        _check_kind(columns[name], LISTABLE, "cannot be listed in combinations", "Write the rule as keep.")
+    fit = _fitter([columns[name] for name in rule.combinations])
+    key = "forbidden" if rule.allowed is None else "allowed"
+    fitted = tuple(fit(row, key) for row in rule.listed)
+    return rule if _is_same(fitted, rule.listed) else dataclasses.replace(rule, **{key: fitted})  # type: ignore[arg-type]
+
+
+def _checked_dependency(rule: Determines, columns: Mapping[str, Column]) -> Determines:
+    for name in rule.determines:
+        _check_kind(columns[name], KEYS, "cannot determine others", "Write the rule as keep.")
+    num_keys = len(rule.determines)
+    fit_key = _fitter([columns[name] for name in rule.determines])
+    fit_given = _fitter([columns[name] for name in rule.gives])
+    fitted, keys = [], []
+    for row in rule.table:
+        try:
+            key = fit_key(row[:num_keys], "table")
+        except SchemaError:  # a public table may have more keys than the column has categories
+            fitted.append(row)
+            continue
+        keys.append(key)
+        fitted.append((*key, *fit_given(row[num_keys:], "table")))
+    if not keys:
         raise SchemaError(
-            f"Rule {number} ({rule.text}) makes {rule.skip!r} null, but its nullable is false. Remove that line.",
-            column=rule.skip,
+            f"no key of the table is a value of {', '.join(rule.determines)}. Check its first columns, or declare the"
+            " categories that it has.",
+            column=rule.determines[0],
+            key="table",
+        )
+    for at, name in enumerate(rule.determines):
+        declared = (False, True) if columns[name].kind == "boolean" else columns[name].categories or ()
+        found = {as_text(key[at]) for key in keys}
+        if missing := [category for category in declared if as_text(category) not in found]:
+            raise SchemaError(
+                f"the table has no row for {format_list(missing)} of {name!r}. Add the rows, or remove the categories.",
+                column=name,
+                key="table",
+            )
+    return rule if _is_same(fitted, rule.table) else dataclasses.replace(rule, table=tuple(fitted))
+
+
+def _is_same(fitted: Sequence[LookupRow], rows: Sequence[LookupRow]) -> bool:
+    """Equality in which the types count."""
+    pairs = zip(fitted, rows, strict=True)
+    return all(type(a) is type(b) and a == b for new, old in pairs for a, b in zip(new, old, strict=True))
+
+
+def _fitter(columns: Sequence[Column]) -> Callable[[LookupRow, str], LookupRow]:
+    """A function that gives the values of a row the types of these columns, or raises SchemaError."""
+    fitted: list[dict[tuple[type, Category | None], Category | None]] = [{} for _ in columns]
+    by_text = [{as_text(value): value for value in column.listed or () if value is not None} for column in columns]
+
+    def fit(row: LookupRow, key: str) -> LookupRow:
+        values = []
+        for column, known, categories, value in zip(columns, fitted, by_text, row, strict=True):
+            if (type(value), value) not in known:
+                try:
+                    known[type(value), value] = _fit_value(value, column, categories)
+                except SchemaError as error:
+                    found = "an empty value" if value in (None, "") else format_value(value)
+                    raise SchemaError(
+                        f"{key} has {found} for column {column.name!r}: {error}", column=column.name, key=key
+                    ) from None
+            values.append(known[type(value), value])
+        return tuple(values)
+
+    return fit
+
+
+def _fit_value(value: Category | None, column: Column, categories: Mapping[str | None, Category]) -> Category | None:
+    """The value in the type of its column; dates as ISO text."""
+    if value is None:
+        if not column.nullable:
+            raise SchemaError("expected a value, since its nullable is false. Fill it in, or remove that line.")
+        return None
+    if column.kind == "categorical":
+        if not categories:
+            return value
+        if (text := as_text(value)) not in categories:
+            raise SchemaError(
+                f"expected one of its categories {format_list(list(categories.values()))}."
+                f"{did_you_mean(value, categories.values())} Correct the value, or add the category."
+            )
+        return categories[text]
+    try:
+        fitted = _PARSERS[column.kind](value, column)
+    except (ValueError, OverflowError):
+        example = {"integer": "12", "real": "1.5", "boolean": "true", "date": "2024-01-31"}
+        raise SchemaError(
+            f"expected a value of kind {column.kind}, such as {example.get(column.kind, '2024-01-31T12:00:00')}."
+        ) from None
+    if column.bounds is not None and not _bound(column, 0) <= fitted <= _bound(column, 1):  # type: ignore[operator]
+        lower, upper = column.bounds
+        raise SchemaError(f"expected a value within its bounds, {lower} to {upper}. Correct it, or widen the bounds.")
+    if isinstance(fitted, datetime):
+        return fitted.isoformat(timespec="microseconds")
+    return fitted.isoformat() if isinstance(fitted, date) else fitted
+
+
+def _bound(column: Column, at: int) -> object:
+    assert column.bounds is not None
+    bound = column.bounds[at]
+    return _naive(bound) if isinstance(bound, datetime) else bound
+
+
+def _to_integer(value: Category, column: Column) -> int:
+    if isinstance(value, bool):
+        raise ValueError
+    if isinstance(value, str):
+        value = int(value) if value.lstrip("+-").isdecimal() else float(value)
+    if value != int(value):
+        raise ValueError
+    return int(value)
+
+
+def _to_real(value: Category, column: Column) -> float:
+    number = float(value)
+    decimals = 15 if column.decimals is None else column.decimals
+    if isinstance(value, bool) or not math.isfinite(number) or (column.decimals and round(number, decimals) != number):
+        raise ValueError
+    return number
+
+
+def _to_boolean(value: Category, column: Column) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = (as_text(value) or "").lower()
+    words = [word.lower() for word in column.format.split("/")] if column.format else []
+    for answer, own in ((False, ("false", "f", "no", "n", "0")), (True, ("true", "t", "yes", "y", "1"))):
+        if text == words[answer] if words else text in own:
+            return answer
+    raise ValueError
+
+
+def _to_date(value: Category, column: Column) -> date:
+    text = str(value)
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return datetime.strptime(text, column.format or "%Y-%m-%d").date()
+
+
+def _to_datetime(value: Category, column: Column) -> datetime:
+    text = str(value)
+    try:
+        return _naive(datetime.fromisoformat(text))
+    except ValueError:
+        return _naive(datetime.strptime(text, column.format or "%Y-%m-%d"))
+
+
+def _naive(moment: datetime) -> datetime:
+    """The moment in UTC, as columns have it."""
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+_PARSERS: dict[str, Callable[[Category, Column], int | float | bool | date]] = {
+    "integer": _to_integer,
+    "real": _to_real,
+    "boolean": _to_boolean,
+    "date": _to_date,
+    "datetime": _to_datetime,
+}
+
+
+def _check_kind(column: Column, kinds: Sequence[str], problem: str, remedy: str) -> None:
+    if column.kind not in kinds:
+        raise SchemaError(
+            f"column {column.name!r} of kind {column.kind!r} {problem}; expected {', '.join(kinds[:-1])} or "
+            f"{kinds[-1]}. {remedy}",
+            column=column.name,
         )
 
 
-def _with_decimals(rule: Sum, columns: Mapping[str, Column]) -> Sum:
+# -------------------------------------------------------------------------------------------------- sums, skip patterns
+
+
+def _checked_sum(rule: Sum, columns: Mapping[str, Column]) -> Sum:
+    for name in rule.columns:
+        _check_kind(columns[name], ("integer", "real"), "cannot be added up", "Remove it from the rule.")
     decimals = [0 if columns[name].kind == "integer" else columns[name].decimals for name in rule.columns]
     known = [places for places in decimals if places is not None]
-    return dataclasses.replace(rule, decimals=min(known) if len(known) == len(decimals) else None)
+    fewest = min(known) if len(known) == len(decimals) else None
+    total = rule.total
+    if fewest is not None and not isinstance(total, str) and round(total, max(known)) != total:
+        raise SchemaError(
+            f"{total} has more decimals than the columns, {max(known)}. Round it.",
+            key="equals" if rule.at_most is None else "at_most",
+        )
+    return rule if rule.decimals == fewest else dataclasses.replace(rule, decimals=fewest)
+
+
+def _check_skip(rule: Skip, columns: Mapping[str, Column]) -> None:
+    if not columns[rule.skip].nullable:
+        raise SchemaError(
+            f"it makes column {rule.skip!r} null, whose nullable is false. Remove that line.", column=rule.skip
+        )
+    if rule.skip in condition_columns(rule.when):
+        raise SchemaError(
+            f"when must not be about {rule.skip!r} itself. Name the columns on which the skip depends.",
+            column=rule.skip,
+        )

@@ -60,6 +60,11 @@ class Rule(abc.ABC):
     def text(self) -> str:
         """The rule in one line, for people."""
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Its SQL conditions, as written."""
+        return ()
+
     @abc.abstractmethod
     def broken(self, table: pa.Table) -> Mask:
         """Which rows break it: a function of each row alone, which no value makes fail."""
@@ -97,6 +102,10 @@ class Keep(Rule):
     def text(self) -> str:
         return _one_line(self.keep)
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return (self.keep,)
+
     def broken(self, table: pa.Table) -> Mask:
         return _truth(table, self.keep)[1]
 
@@ -126,6 +135,10 @@ class WhenThen(Rule):
     @property
     def text(self) -> str:
         return f"when {_one_line(self.when)} then {_one_line(self.then)}"
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return self.when, self.then
 
     @property
     def condition(self) -> str:
@@ -350,6 +363,10 @@ class Skip(Rule):
     def text(self) -> str:
         return f"{self.skip} is null exactly when {_one_line(self.when)}"
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return (self.when,)
+
     def broken(self, table: pa.Table) -> Mask:
         is_true, is_false = _truth(table, self.when)
         null = is_null(table.column(self.skip))
@@ -390,7 +407,7 @@ def rule_from_dict(entry: object, *, number: int = 1, folder: Path | None = None
     if missing := [key for key in needed if key not in entry]:
         raise SchemaError(f"{where} ({kind.FIRST_KEY}) lacks the key {missing[0]!r}. Add it.", key=missing[0])
     try:
-        return kind(**_read_files(kind, dict(entry), folder))
+        return kind(**_read_files(kind, dict(entry), folder))  # type: ignore[arg-type]
     except (SchemaError, ConditionError) as error:
         raise SchemaError(f"{where}: {error}", column=error.column, key=getattr(error, "key", None)) from None
 
@@ -403,6 +420,16 @@ def _read_files(kind: type[Rule], entry: dict[str, object], folder: Path | None)
             entry[key] = read_lookup(path, columns, folder=folder)
             entry["source"] = path
     return entry
+
+
+def rule_title(rule: Rule, number: int) -> str:
+    """How a message names a rule: its number in the schema and its text, cut to 100 characters.
+
+    >>> rule_title(Keep(keep="a >= b"), 2)
+    'Rule 2 (a >= b)'
+    """
+    text = rule.text if len(rule.text) <= 100 else f"{rule.text[:97]}..."
+    return f"Rule {number} ({text})"
 
 
 def format_rule(rule: Rule) -> str:

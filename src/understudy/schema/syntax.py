@@ -114,11 +114,17 @@ def first_line(error: Exception | str) -> str:
 
 def _statement(sql: str) -> Tree | str:
     """The syntax tree of one SELECT, or the reason why it has none."""
-    with sandbox() as connection:
-        answer = json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
+    answer = json.loads(_serialized(sql))
     if answer["error"]:
         return first_line(answer["error_message"])
     return answer["statements"][0] if len(answer["statements"]) == 1 else "it is more than one statement"
+
+
+@functools.lru_cache(maxsize=2048)
+def _serialized(sql: str) -> str:
+    """The syntax tree as JSON. Remembered: a schema of twenty rules parses each condition many times."""
+    with sandbox() as connection:
+        return connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
 
 
 @functools.cache
@@ -186,11 +192,15 @@ def arguments(tree: Tree) -> list[Tree]:
 
 def sql_of(tree: Tree) -> str:
     """A tree as SQL text."""
+    statement = json.loads(_serialized("SELECT 1"))
+    statement["statements"][0]["node"]["select_list"] = [tree]
+    return _deserialized(json.dumps(statement)).removeprefix("SELECT ")
+
+
+@functools.lru_cache(maxsize=2048)
+def _deserialized(statement: str) -> str:
     with sandbox() as connection:
-        statement = json.loads(connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
-        statement["statements"][0]["node"]["select_list"] = [tree]
-        text = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(statement)]).fetchall()[0][0]
-    return text.removeprefix("SELECT ")
+        return connection.execute("SELECT json_deserialize_sql(?::JSON)", [statement]).fetchall()[0][0]
 
 
 # ---------------------------------------------------------------------------------------------------------- comparisons

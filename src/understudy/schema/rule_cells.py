@@ -1,0 +1,358 @@
+"""Which combinations of declared values keep a rule: none, and the rule or a pair of rules is impossible.
+
+The values of each column are split into cells: one per category, and for numbers and times one per constant of a rule
+and one between each two. Cautious: a cell that may keep a rule counts as one that does.
+"""
+
+import functools
+import itertools
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+
+from understudy.errors import SchemaError
+from understudy.schema.column import Column
+from understudy.schema.outcomes import CodeValues, Outcomes, outcomes
+from understudy.schema.rules import TOLERANCE, Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, as_text
+from understudy.schema.syntax import (
+    COMPARISONS,
+    Constant,
+    Tree,
+    arguments,
+    columns_of,
+    is_column,
+    is_literal,
+    literal_value,
+    nodes,
+    operands,
+    parse_condition,
+)
+
+MAX_CELLS = 20_000
+"""Rules with more combinations of cells are not decided."""
+
+_Number = Any
+"""A number, date or moment, in the type of its column."""
+
+
+class Possible(NamedTuple):
+    """In which cells a rule can be true, with one axis per column."""
+
+    columns: tuple[str, ...]
+    cells: np.ndarray
+
+
+def check_cells(numbered: Sequence[tuple[Rule, str]], columns: Mapping[str, Column], types: pa.Schema) -> None:
+    """Raises SchemaError for a rule, then for a pair of rules, that no combination of declared values keeps."""
+    codes = _split_columns([rule for rule, _ in numbered], columns, types)
+    possible = {title: found for rule, title in numbered if (found := _possible(rule, codes)) is not None}
+    for title, found in possible.items():
+        if not found.cells.any():
+            raise SchemaError(
+                f"{title}: no row keeps this rule, whatever the declared values of {', '.join(found.columns)} are."
+                " Correct the rule, or the declared categories and bounds.",
+                column=found.columns[0],
+            )
+    for (title, one), (other, two) in itertools.combinations(possible.items(), 2):
+        if not _meet(one, two):
+            raise SchemaError(
+                f"{title} and {other[0].lower()}{other[1:]} contradict each other: no row keeps both. Correct or remove"
+                " one of them.",
+                column=next(name for name in one.columns if name in two.columns),
+            )
+
+
+def _meet(one: Possible, two: Possible) -> bool:
+    """Whether a cell may keep both, or there are too many to tell."""
+    if not set(one.columns) & set(two.columns):
+        return True
+    columns = tuple(dict.fromkeys((*one.columns, *two.columns)))
+    first, second = _align(one, columns), _align(two, columns)
+    shape = np.broadcast_shapes(first.shape, second.shape)
+    return math.prod(shape) > MAX_CELLS or bool((first & second).any())
+
+
+def _align(found: Possible, columns: tuple[str, ...]) -> np.ndarray:
+    """The cells over more columns, as axes of length one."""
+    order = [found.columns.index(name) for name in columns if name in found.columns]
+    added = tuple(axis for axis, name in enumerate(columns) if name not in found.columns)
+    return np.expand_dims(found.cells.transpose(order), added)
+
+
+# ---------------------------------------------------------------------------------------------------------------- rules
+
+
+def _possible(rule: Rule, codes: Mapping[str, CodeValues]) -> Possible | None:
+    """In which cells the rule can be true; None if that cannot be decided."""
+    if any(name not in codes for name in rule.columns):
+        return None
+    if math.prod(codes[name].size for name in rule.columns) > MAX_CELLS:
+        return None
+    match rule:
+        case Keep():
+            return _of_condition(rule, codes)
+        case WhenThen():
+            return _of_implication(rule, codes)
+        case Skip():
+            return _of_skip(rule, codes)
+        case Sum():
+            return _of_sum(rule, codes)
+        case Combinations():
+            return _of_list(rule, codes)
+        case Determines():
+            return _of_table(rule, codes)
+    return None
+
+
+def _outcomes(condition: str, codes: Mapping[str, CodeValues]) -> Outcomes:
+    found = outcomes(condition, codes, MAX_CELLS)
+    assert found is not None, "fewer cells than the whole rule has"
+    return found
+
+
+def _of_condition(rule: Keep, codes: Mapping[str, CodeValues]) -> Possible:
+    found = _outcomes(rule.keep, codes)
+    return Possible(found.columns, found.can_be_true)
+
+
+def _of_implication(rule: WhenThen, codes: Mapping[str, CodeValues]) -> Possible:
+    when, then = _outcomes(rule.when, codes), _outcomes(rule.then, codes)
+    need_not = _align(Possible(when.columns, when.can_be_false | when.can_be_null), rule.columns)
+    return Possible(rule.columns, need_not | _align(Possible(then.columns, then.can_be_true), rule.columns))
+
+
+def _of_skip(rule: Skip, codes: Mapping[str, CodeValues]) -> Possible:
+    when = _outcomes(rule.when, codes)
+    is_true, is_false, is_null = (_align(Possible(when.columns, mask), rule.columns) for mask in when[1:])
+    skipped = _align(Possible((rule.skip,), np.asarray(codes[rule.skip].lower.is_null())), rule.columns)
+    return Possible(rule.columns, (is_true & skipped) | (is_false & ~skipped) | is_null)
+
+
+def _of_sum(rule: Sum, codes: Mapping[str, CodeValues]) -> Possible:
+    lowest, highest = (
+        sum(_axis(_floats(getattr(codes[name], end)), at, len(rule.columns)) for at, name in enumerate(rule.sum))
+        for end in ("lower", "upper")
+    )
+    low, high = (
+        _axis(_floats(getattr(codes[rule.total], end)), len(rule.sum), len(rule.columns))
+        if isinstance(rule.total, str)
+        else np.asarray(rule.total, dtype=np.float64)
+        for end in ("lower", "upper")
+    )
+    with np.errstate(invalid="ignore", over="ignore"):
+        slack = TOLERANCE * np.maximum(1.0, np.abs(lowest) + np.abs(highest) + np.abs(low) + np.abs(high))
+        slack = slack + (0.0 if rule.decimals is None else 10.0**-rule.decimals)
+        cells = (lowest <= high + slack) & ((highest >= low - slack) | (rule.at_most is not None))
+        cells = cells & ~np.isnan(highest + high)
+    return Possible(rule.columns, np.broadcast_to(cells, [codes[name].size for name in rule.columns]))
+
+
+def _floats(values: pa.Array) -> np.ndarray:
+    return np.array([math.nan if value is None else float(value) for value in values.to_pylist()])
+
+
+def _axis(values: np.ndarray, at: int, num_axes: int) -> np.ndarray:
+    return values.reshape([-1 if axis == at else 1 for axis in range(num_axes)])
+
+
+def _of_list(rule: Combinations, codes: Mapping[str, CodeValues]) -> Possible:
+    places = [_places(codes[name]) for name in rule.columns]
+    cells = np.zeros([codes[name].size for name in rule.columns], dtype=bool)
+    if rule.allowed is None:
+        cells[np.ix_(*(~np.asarray(codes[name].lower.is_null()) for name in rule.columns))] = True
+    for row in rule.listed:
+        at = [place.get(as_text(value)) for place, value in zip(places, row, strict=True)]
+        if None not in at:
+            cells[tuple(at)] = rule.allowed is not None
+    return Possible(rule.columns, cells)
+
+
+def _of_table(rule: Determines, codes: Mapping[str, CodeValues]) -> Possible:
+    places = [_places(codes[name]) for name in rule.columns]
+    cells = np.zeros([codes[name].size for name in rule.columns], dtype=bool)
+    for row in rule.table:
+        at = [
+            slice(None) if value is None else place.get(as_text(value))
+            for place, value in zip(places, row, strict=True)
+        ]
+        if None not in at:
+            cells[tuple(at)] = True
+    return Possible(rule.columns, cells)
+
+
+def _places(codes: CodeValues) -> dict[str | None, int]:
+    """The cell of each listed value: lists split columns at their values."""
+    ends = zip(codes.lower.to_pylist(), codes.upper.to_pylist(), strict=True)
+    return {_text(low): at for at, (low, high) in enumerate(ends) if low is not None and low == high}
+
+
+def _text(value: Constant) -> str | None:
+    """A value of a cell as lists have it."""
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds")
+    return value.isoformat() if isinstance(value, date) else as_text(value)
+
+
+# ---------------------------------------------------------------------------------------------------------------- cells
+
+
+class Comparison(NamedTuple):
+    """One column compared with constants, anywhere in a condition."""
+
+    column: str
+    operator: str
+    constants: tuple[Constant, ...]
+
+
+@functools.lru_cache(maxsize=512)
+def comparisons(condition: str, names: tuple[str, ...]) -> tuple[Comparison, ...]:
+    """All comparisons of one column with constants, at any depth of a condition.
+
+    >>> for found in comparisons("a > 3 OR NOT b IN ('x', 'y')", ("a", "b")):
+    ...     print(found.column, found.operator, found.constants)
+    a > (3,)
+    b in ('x', 'y')
+    """
+    found = []
+    for node in nodes(parse_condition(condition, names, of_rule=True)):
+        operator, sides = _sides(node)
+        compared = [side for side in sides if is_column(side)]
+        constants = [literal_value(side) for side in sides if is_literal(side)] if len(compared) == 1 else []
+        if constants and None not in constants:
+            found.append(Comparison(columns_of(compared[0])[0], operator, tuple(constants)))
+    return tuple(found)
+
+
+def _sides(tree: Tree) -> tuple[str, Sequence[Tree]]:
+    kind = str(tree["type"])
+    if kind in COMPARISONS:
+        return COMPARISONS[kind], operands(tree)
+    if kind == "COMPARE_BETWEEN":
+        return "between", [cast(Tree, tree[key]) for key in ("input", "lower", "upper")]
+    if kind in ("COMPARE_IN", "COMPARE_NOT_IN"):
+        return "in" if kind == "COMPARE_IN" else "not in", arguments(tree)
+    return "", []
+
+
+def _split_columns(rules: Sequence[Rule], columns: Mapping[str, Column], types: pa.Schema) -> dict[str, CodeValues]:
+    """The cells of each column whose values are declared, or have bounds by their type."""
+    constants: dict[str, set[Constant]] = {name: set() for name in columns}
+    for rule in rules:
+        for condition in rule.conditions:
+            for comparison in comparisons(condition, tuple(columns)):
+                constants[comparison.column].update(comparison.constants)
+        if isinstance(rule, Combinations | Determines):
+            rows = rule.listed if isinstance(rule, Combinations) else rule.table
+            for at, name in enumerate(rule.columns):
+                constants[name].update(row[at] for row in rows[:MAX_CELLS])
+    split = {
+        name: _split(column, constants[name], types.field(name).type)
+        for name, column in columns.items()
+        if len(constants[name]) < MAX_CELLS
+    }
+    return {name: codes for name, codes in split.items() if codes is not None}
+
+
+def _split(column: Column, constants: Iterable[Constant], arrow_type: pa.DataType) -> CodeValues | None:
+    """One cell per category or small integer, or per constant and between each two; and one for nulls."""
+    null = [None] if column.nullable else []
+    if column.kind == "boolean":
+        return CodeValues.categories([False, True, *null], arrow_type)
+    if column.kind == "categorical":
+        listed = column.listed
+        return None if listed is None else CodeValues.categories([*dict.fromkeys([*listed, *null])], arrow_type)
+    kind = _KINDS[column.kind]
+    lower, upper = (kind.lowest, kind.highest) if column.bounds is None else map(_naive, column.bounds)
+    lower, upper = max(lower, kind.lowest), min(upper, kind.highest)
+    points = sorted({point for value in constants for point in kind.points(value) if lower <= point <= upper})
+    if column.kind == "integer" and upper - lower < _MAX_INTEGERS:
+        points = list(range(lower, upper + 1))
+    cells = []
+    for point in points:
+        if lower < point:
+            cells.append((lower, kind.step(point, -1)))
+        cells.append((point, point))
+        if point == upper:
+            break
+        lower = kind.step(point, 1)
+    else:
+        cells.append((lower, upper))
+    lowers, uppers = zip(*cells, strict=True)
+    return CodeValues.bins(lowers, uppers, null=column.nullable, type=arrow_type)
+
+
+_MAX_INTEGERS = 50
+"""A column of at most this many integers has a cell for each."""
+
+
+class _Kind(NamedTuple):
+    """How the values of a kind are split: the widest bounds, the next value up or down, and where a constant splits."""
+
+    lowest: _Number
+    highest: _Number
+    step: Callable[[_Number, int], _Number]
+    points: Callable[[Constant], Sequence[_Number]]
+
+
+def _integer_points(value: Constant) -> Sequence[int]:
+    number = _to_float(value)
+    return () if number is None else (math.floor(number), math.ceil(number))
+
+
+def _real_points(value: Constant) -> Sequence[float]:
+    number = _to_float(value)
+    return () if number is None else (number,)
+
+
+def _to_float(value: Constant) -> int | float | None:
+    """The number that SQL compares with a column of numbers."""
+    try:
+        number = value if isinstance(value, int) else float(value)  # type: ignore[arg-type]
+        return number if math.isfinite(number) else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _moment_points(value: Constant) -> Sequence[datetime]:
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+    except ValueError:
+        return ()
+    if isinstance(value, datetime):
+        return (_naive(value),)
+    return (datetime(value.year, value.month, value.day),) if isinstance(value, date) else ()
+
+
+def _date_points(value: Constant) -> Sequence[date]:
+    return [day for moment in _moment_points(value) for day in (moment.date(), _next_day(moment.date()))]
+
+
+def _next_day(day: date) -> date:
+    return day if day == date.max else day + timedelta(days=1)
+
+
+def _naive(end: _Number) -> _Number:
+    """The moment in UTC, as columns have it."""
+    is_zoned = isinstance(end, datetime) and end.tzinfo is not None
+    return end.astimezone(UTC).replace(tzinfo=None) if is_zoned else end
+
+
+_KINDS = {
+    "integer": _Kind(-(2**63), 2**63 - 1, lambda value, sign: value + sign, _integer_points),
+    "real": _Kind(
+        -sys.float_info.max,
+        sys.float_info.max,
+        lambda value, sign: math.nextafter(value, sign * math.inf),
+        _real_points,
+    ),
+    "date": _Kind(date.min, date.max, lambda value, sign: value + sign * timedelta(days=1), _date_points),
+    "datetime": _Kind(
+        datetime.min, datetime.max, lambda value, sign: value + sign * timedelta(microseconds=1), _moment_points
+    ),
+}

@@ -1,0 +1,319 @@
+"""Rules that contradict each other or the declared columns, found where that can be decided from public facts."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from understudy.errors import SchemaError
+from understudy.schema.column import Column
+from understudy.schema.conditions import Part, parts
+from understudy.schema.rule_cells import check_cells
+from understudy.schema.rules import TOLERANCE, Combinations, Determines, Keep, Rule, Skip, Sum, as_text, rule_title
+from understudy.schema.values import Bound
+
+_DAY = timedelta(days=1)
+
+
+def check_conflicts(rules: Sequence[Rule], columns: Mapping[str, Column], types: pa.Schema) -> None:
+    """Raises SchemaError for rules that no row can keep, alone, within the declared bounds or in pairs.
+
+    A null leaves a rule unknown, so that rows of nulls break none. That saves no rule: it must be possible for values.
+    """
+    numbered = [(rule, rule_title(rule, number)) for number, rule in enumerate(rules, start=1)]
+    assigned = {title: parts(rule.keep, types) for rule, title in numbered if isinstance(rule, Keep)}
+    _check_dependencies(numbered, assigned)
+    _check_skips(numbered)
+    _check_sums(numbered, columns)
+    _check_orders(assigned, columns, types)
+    _check_lists(numbered)
+    check_cells(numbered, columns, types)
+
+
+# -------------------------------------------------------------------------------------------------------- determination
+
+
+class _Giver(NamedTuple):
+    """A rule that gives a column its value."""
+
+    title: str
+    rule: Rule
+    column: str
+    inputs: tuple[str, ...]
+
+
+def _check_dependencies(numbered: Sequence[tuple[Rule, str]], assigned: Mapping[str, Sequence[Part]]) -> None:
+    """At most one lookup table or formula gives a column, and no column gives itself."""
+    givers = [giver for rule, title in numbered for giver in _givers(rule, title, assigned.get(title, ()))]
+    for one, two in itertools.combinations(givers, 2):
+        if one.column == two.column and one.rule != two.rule and not isinstance(two.rule, Sum):
+            raise SchemaError(
+                f"{one.title} and {_inner(two.title)} both give column {one.column!r}. Remove one of them.",
+                column=one.column,
+            )
+    cycle = _find_cycle(givers)
+    if cycle:
+        titles = list(dict.fromkeys(giver.title for giver in cycle))
+        chain = ", ".join(f"{' and '.join(giver.inputs)} give {giver.column}" for giver in cycle)
+        raise SchemaError(
+            f"{_join(titles)} {'is' if len(titles) == 1 else 'are'} circular: {chain}. Remove one, or list the"
+            " combinations that are allowed.",
+            column=cycle[0].column,
+        )
+
+
+def _givers(rule: Rule, title: str, assigned: Sequence[Part]) -> Iterator[_Giver]:
+    """Sums come last: a total may be that of several sums, or be given by a table."""
+    if isinstance(rule, Determines):
+        yield from (_Giver(title, rule, name, rule.determines) for name in rule.gives)
+    for part in assigned:
+        if part.assignment is not None:
+            yield _Giver(title, rule, part.assignment.column, part.assignment.inputs)
+    if isinstance(rule, Sum) and rule.at_most is None and isinstance(rule.total, str):
+        yield _Giver(title, rule, rule.total, rule.sum)
+
+
+def _find_cycle(givers: Sequence[_Giver]) -> list[_Giver]:
+    """The givers of columns that depend on each other in a circle, in order; empty if there is none."""
+    done: set[str] = set()
+
+    def visit(column: str, path: list[_Giver]) -> list[_Giver]:
+        given = [giver.column for giver in path]
+        if column in given:
+            return path[given.index(column) :][::-1]
+        if column not in done:
+            for giver in givers:
+                if giver.column == column:
+                    for name in giver.inputs:
+                        if cycle := visit(name, [*path, giver]):
+                            return cycle
+            done.add(column)
+        return []
+
+    return next((cycle for giver in givers if (cycle := visit(giver.column, []))), [])
+
+
+# -------------------------------------------------------------------------------------------------- skip patterns, sums
+
+
+def _check_skips(numbered: Sequence[tuple[Rule, str]]) -> None:
+    skips = [(rule, title) for rule, title in numbered if isinstance(rule, Skip)]
+    for (one, title), (two, other) in itertools.combinations(skips, 2):
+        if one.skip == two.skip and one != two:
+            raise SchemaError(
+                f"{title} and {_inner(other)} both say when {one.skip!r} is null. Join them by OR in one rule.",
+                column=one.skip,
+            )
+
+
+def _check_sums(numbered: Sequence[tuple[Rule, str]], columns: Mapping[str, Column]) -> None:
+    """The declared bounds of the columns of a sum must leave room for its total."""
+    for rule, title in numbered:
+        if not isinstance(rule, Sum):
+            continue
+        bounds = [columns[name].bounds for name in rule.sum]
+        lowest = sum(_number(b[0]) for b in bounds if b) if all(bounds) else None
+        highest = sum(_number(b[1]) for b in bounds if b) if all(bounds) else None
+        if isinstance(rule.total, str):
+            declared = columns[rule.total].bounds
+            total = None if declared is None else (_number(declared[0]), _number(declared[1]))
+        else:
+            total = (Fraction(rule.total), Fraction(rule.total))
+        if lowest is None or highest is None or total is None:
+            continue
+        largest = max(1.0, *(abs(float(end)) for end in (lowest, highest, *total)))
+        slack = Fraction(TOLERANCE * largest) if rule.decimals is None else Fraction(1, 2 * 10**rule.decimals)
+        if lowest > total[1] + slack:
+            problem = f"lower bounds of {', '.join(rule.sum)} add up to {float(lowest):g}, above {float(total[1]):g}"
+        elif rule.at_most is None and highest < total[0] - slack:
+            problem = f"upper bounds of {', '.join(rule.sum)} add up to {float(highest):g}, below {float(total[0]):g}"
+        else:
+            continue
+        raise SchemaError(f"{title}: the {problem}. Correct the bounds, or remove the rule.", column=rule.sum[0])
+
+
+# --------------------------------------------------------------------------------------------------------------- orders
+
+
+class _Gap(NamedTuple):
+    """How far one column is above another: by an offset at least, by more where a comparison is strict."""
+
+    offset: Fraction
+    strict: int
+    path: tuple["_Edge", ...]
+
+    def __add__(self, other: "_Gap") -> "_Gap":  # type: ignore[override]
+        return _Gap(self.offset + other.offset, self.strict + other.strict, self.path + other.path)
+
+    @property
+    def size(self) -> tuple[Fraction, int]:
+        return self.offset, min(self.strict, 1)
+
+
+class _Edge(NamedTuple):
+    greater: str | None
+    lesser: str | None
+    offset: Fraction
+    strict: bool
+    title: str | None
+    """The rule that says so; None: a declared bound, on one side of which stands no column."""
+
+
+def _check_orders(assigned: Mapping[str, Sequence[Part]], columns: Mapping[str, Column], types: pa.Schema) -> None:
+    """Orders of columns must not go round in a circle, and must leave room within the bounds.
+
+    These are difference constraints: they contradict each other exactly if a circle of them adds up to more than zero.
+    """
+    orders = [
+        edge
+        for title, each in assigned.items()
+        for part in each
+        if (edge := _order_edge(part, title, columns, types)) is not None
+    ]
+    for circle in _circles(orders):
+        titles = list(dict.fromkeys(edge.title for edge in circle.path if edge.title))
+        edge = circle.path[0]
+        if circle.size > (0, 0):
+            names = " > ".join([*(str(e.greater) for e in circle.path), str(edge.greater)])
+            says = "contradicts itself" if len(titles) == 1 else "contradict each other"
+            raise SchemaError(f"{_join(titles)} {says}: {names}. Remove one.", column=edge.greater)
+        if circle.size == (0, 0):
+            equal = f"{edge.greater} = {edge.lesser}{_signed(edge.offset)}"
+            raise SchemaError(
+                f"{_join(titles)} together say that {equal}. Write that as one rule, or remove one of the columns.",
+                column=edge.greater,
+            )
+    used = {name for edge in orders for name in (edge.greater, edge.lesser) if name is not None}
+    bounds = [edge for name in sorted(used) for edge in _bound_edges(columns[name])]
+    for circle in _circles([*orders, *bounds]):
+        is_real = any(columns[name].kind == "real" for edge in circle.path if (name := edge.greater) is not None)
+        scale = max(abs(edge.offset) for edge in circle.path)
+        if circle.size > (scale * Fraction(1, 10**9) if is_real else 0, 0):  # sums of reals may be rounded
+            titles = list(dict.fromkeys(edge.title for edge in circle.path if edge.title))
+            ends = [edge.greater or edge.lesser for edge in circle.path if edge.title is None]
+            shown = " and ".join(
+                f"{name} from {b[0]} to {b[1]}" for name in reversed(ends) if name and (b := columns[name].bounds)
+            )
+            raise SchemaError(
+                f"{_join(titles)} cannot be kept within the declared bounds: {shown}. Correct the bounds, or remove"
+                f" {'the rule' if len(titles) == 1 else 'one of the rules'}.",
+                column=ends[-1],
+            )
+
+
+def _order_edge(part: Part, title: str, columns: Mapping[str, Column], types: pa.Schema) -> _Edge | None:
+    if part.order is None:
+        return None
+    greater, lesser, strict, offset = part.order
+    kinds = {columns[greater].kind, columns[lesser].kind}
+    whole = kinds == {"integer"} or kinds == {"date"}
+    if not (whole or kinds <= {"integer", "real"} or kinds <= {"date", "datetime"}):
+        same = types.field(greater).type == types.field(lesser).type
+        return _Edge(greater, lesser, Fraction(0), strict, title) if same and not offset else None
+    gap = _number(offset)
+    if whole and strict:  # more than 2 is at least 3
+        return _Edge(greater, lesser, Fraction(gap.__floor__() + 1), False, title)
+    return _Edge(greater, lesser, Fraction(gap.__ceil__()) if whole else gap, strict, title)
+
+
+def _bound_edges(column: Column) -> list[_Edge]:
+    if column.bounds is None:
+        return []
+    lower, upper = map(_number, column.bounds)
+    return [_Edge(column.name, None, lower, False, None), _Edge(None, column.name, -upper, False, None)]
+
+
+def _circles(edges: Sequence[_Edge]) -> Iterator[_Gap]:
+    """The widest circle of comparisons through each column (Floyd and Warshall), up to the first above zero."""
+    gaps: dict[tuple[str | None, str | None], _Gap] = {}
+    for edge in edges:
+        gap = _Gap(edge.offset, int(edge.strict), (edge,))
+        known = gaps.get((edge.greater, edge.lesser))
+        if known is None or gap.size > known.size:
+            gaps[edge.greater, edge.lesser] = gap
+    names = list(dict.fromkeys(name for edge in edges for name in (edge.greater, edge.lesser)))
+    for middle in names:
+        for greater in names:
+            if (greater, middle) not in gaps:
+                continue
+            for lesser in names:
+                if (middle, lesser) not in gaps:
+                    continue
+                gap = gaps[greater, middle] + gaps[middle, lesser]
+                if (greater, lesser) not in gaps or gap.size > gaps[greater, lesser].size:
+                    gaps[greater, lesser] = gap
+                    if greater == lesser and gap.size > (0, 0):
+                        yield gap
+                        return
+    yield from (gaps[name, name] for name in names if (name, name) in gaps)
+
+
+def _number(value: Bound | timedelta) -> Fraction:
+    """A number, or a date, moment or length of time in days."""
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return _number(moment - datetime(1970, 1, 1))
+    if isinstance(value, date):
+        return Fraction(value.toordinal() - date(1970, 1, 1).toordinal())
+    if isinstance(value, timedelta):
+        return Fraction(value // timedelta(microseconds=1), _DAY // timedelta(microseconds=1))
+    return Fraction(value)
+
+
+def _signed(offset: Fraction) -> str:
+    return "" if offset == 0 else f" {'+' if offset > 0 else '-'} {float(abs(offset)):g}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- lists
+
+
+def _check_lists(numbered: Sequence[tuple[Rule, str]]) -> None:
+    """Two lists of allowed values must have a common value in the columns that they share."""
+    lists = [(rule, title) for rule, title in numbered if isinstance(rule, Combinations | Determines)]
+    for (one, title), (two, other) in itertools.combinations(lists, 2):
+        shared = [name for name in one.columns if name in two.columns]
+        if not shared or one == two:
+            continue
+        if _are_disjoint(one, two, shared):
+            raise SchemaError(
+                f"{title} and {_inner(other)} contradict each other: no values of {', '.join(shared)} are allowed by"
+                " both. Correct one of the lists.",
+                column=shared[0],
+            )
+
+
+def _are_disjoint(one: Combinations | Determines, two: Combinations | Determines, shared: Sequence[str]) -> bool:
+    first, second = _projection(one, shared), _projection(two, shared)
+    if first is None or second is None:
+        return False
+    forbidding = [rule for rule in (one, two) if _is_forbidding(rule)]
+    if not forbidding:
+        return first.isdisjoint(second)
+    if len(forbidding) == 2 or len(forbidding[0].columns) > len(shared):
+        return False
+    return first <= second if forbidding[0] is two else second <= first
+
+
+def _is_forbidding(rule: Combinations | Determines) -> bool:
+    return isinstance(rule, Combinations) and rule.allowed is None
+
+
+def _projection(rule: Combinations | Determines, names: Sequence[str]) -> set[tuple[str | None, ...]] | None:
+    """The listed values of some of the columns, as texts; None if a table leaves one of them open."""
+    at = [rule.columns.index(name) for name in names]
+    rows = rule.listed if isinstance(rule, Combinations) else rule.table
+    found = {tuple(as_text(row[index]) for index in at) for row in rows}
+    return None if any(None in row for row in found) else found
+
+
+def _join(titles: Sequence[str]) -> str:
+    *first, last = [titles[0], *map(_inner, titles[1:])]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _inner(title: str) -> str:
+    """A title inside a sentence."""
+    return title[0].lower() + title[1:]
