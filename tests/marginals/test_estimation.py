@@ -206,7 +206,7 @@ def test_counts_in_impossible_cells_are_ignored() -> None:
 
 def test_zeros_improve_a_noisy_estimate() -> None:
     """Half of the cells are impossible, and the pair is measured through great noise."""
-    impossible = [(a, b) for a in range(8) for b in range(8) if (a + b) % 2]
+    impossible: list[tuple[int, ...]] = [(a, b) for a in range(8) for b in range(8) if (a + b) % 2]
     domain = make_domain({"a": 8, "b": 8}, 2000, {("a", "b"): impossible})
     truth = 2000 * whole_table(random_model(domain, (("a", "b"),), 0, spread=0.7))
     rng, errors = np.random.default_rng(0), np.zeros(2)
@@ -240,7 +240,7 @@ def test_zeros_beyond_the_size_limit_are_left_out() -> None:
 
 
 def test_contradictory_zeros_are_refused() -> None:
-    both = {("a", "b"): [(0, 0), (1, 1)], ("b", "a"): [(1, 0), (0, 1)]}
+    both: dict[Clique, list[tuple[int, ...]]] = {("a", "b"): [(0, 0), (1, 1)], ("b", "a"): [(1, 0), (0, 1)]}
     domain = make_domain({"a": 2, "b": 2, "c": 2}, 10, both)
     with pytest.raises(SchemaError, match="rules on a, b contradict"):
         estimate(domain, [Measurement(("c",), np.ones(2), 1.0)])

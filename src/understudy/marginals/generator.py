@@ -124,6 +124,7 @@ def train_generator(
     options: RunOptions,
 ) -> list[FittedGenerator]:
     """As `estimate_generator`: the models at the checkpoints that the options ask for, and the final one."""
+    measurements = [*measurements, *_zeros_as_measurements(domain, measurements)]
     fit = _Fit(one_hot_blocks(domain.sizes), settings.shrinkage, settings.ema_decay)
     state = _init_state(domain, measurements, settings, key) if warm_start is None else _State.of(warm_start)
     tiles = cut_into_tiles(domain, measurements, total)
@@ -141,6 +142,17 @@ def train_generator(
         return FittedGenerator(MixtureOfProducts(domain.names, domain.sizes, probabilities), network, state.latents)
 
     return [fitted(network) for network in (*(each.average for each in kept), state.average)]
+
+
+def _zeros_as_measurements(domain: Domain, measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Counts of zero in impossible cells, as precise as the best measurement: a pull, and not exact zeros."""
+    if not domain.zeros:
+        return []
+    stddev = min((float(np.min(each.stddev)) for each in measurements), default=1.0)
+    return [
+        Measurement(each.columns, np.zeros(each.possible.shape), np.where(each.possible, np.inf, stddev))
+        for each in domain.zeros
+    ]
 
 
 # --------------------------------------------------------------------------------------------------------------- tiles

@@ -16,6 +16,8 @@ from understudy.encoding.features import Block, Blocks, Layout, num_features
 from understudy.models.networks import GENERATORS, Decoded, Decoder, GeneratorNetwork, sample_codes, sample_features
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure, concatenate, register
 from understudy.models.rejection import BATCH_SIZE, check_satisfiable, sample_allowed
+from understudy.models.zeros import Masks, block_masks, pack_zeros, unpack_zeros
+from understudy.schema import StructuralZeros
 
 
 @register
@@ -37,6 +39,14 @@ class GeneratorModel:
     """What the features mean; None: the codes of each column, one-hot."""
     decoder: tuple[int, ...] = ()
     """Of a generator of autoencoder codes: the size of a code, and the widths of the decoder. Empty: no decoder."""
+    zeros: tuple[StructuralZeros, ...] = ()
+    """Combinations of codes that are never drawn, where the codes of all their columns are one-hot."""
+
+    @functools.cached_property
+    def masks(self) -> Masks:
+        """What the zeros leave of each block, given earlier ones."""
+        columns = range(len(self.blocks)) if self.layout is None else self.layout.discrete
+        return block_masks(self.zeros, self.names, columns)
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
         """New rows. With `allowed`, by rejection; a conditional generator gets allowed categories only."""
@@ -50,7 +60,11 @@ class GeneratorModel:
 
     def _generate(self, num_rows: int, key: PRNGKeyArray, condition: Array | None) -> Sample:
         batches = [
-            self.decode(_generate(self.generator, self.blocks, self.latent, self.layout is None, condition, batch_key))
+            self.decode(
+                _generate(
+                    self.generator, self.blocks, self.masks, self.latent, self.layout is None, condition, batch_key
+                )
+            )
             for batch_key in batch_keys(key, num_rows)
         ]
         return concatenate(batches, num_rows)
@@ -101,7 +115,8 @@ class GeneratorModel:
             structure["layout"] = self.layout.to_list()
         if self.decoder:
             structure["decoder"] = list(self.decoder)
-        return structure, arrays
+        columns, possible = pack_zeros(self.zeros)
+        return structure | columns, arrays | possible
 
     @classmethod
     def from_arrays(cls, structure: Structure, arrays: Arrays) -> "GeneratorModel":
@@ -121,7 +136,8 @@ class GeneratorModel:
         layout = Layout.from_list(structure["layout"]) if "layout" in structure else None
         if layout is not None and layout.blocks != blocks:
             raise ValueError("the layout of the features is not that of the generator")
-        return cls(generator, structure["network"], names, blocks, latent, widths, marginal, layout, decoder)
+        zeros = unpack_zeros(structure, arrays)
+        return cls(generator, structure["network"], names, blocks, latent, widths, marginal, layout, decoder, zeros)
 
 
 @register
@@ -151,9 +167,9 @@ class PosteriorModel:
         each, as_codes = math.ceil(BATCH_SIZE / count), stacked.layout is None
         batches = [
             stacked.decode(
-                _generate_by_all(stacked.generator, stacked.blocks, stacked.latent, each, as_codes, count, batch_key)[
-                    :BATCH_SIZE
-                ]
+                _generate_by_all(
+                    stacked.generator, stacked.blocks, stacked.masks, stacked.latent, each, as_codes, count, batch_key
+                )[:BATCH_SIZE]
             )
             for batch_key in batch_keys(key, num_rows)
         ]
@@ -168,7 +184,8 @@ class PosteriorModel:
         names = sorted(name for name in arrays if name.startswith("generator."))
         if any(len(arrays[name]) != structure["num_generators"] for name in names):
             raise ValueError(f"arrays of other than {structure['num_generators']} generators")
-        first = GeneratorModel.from_arrays(structure, {name: arrays[name][0] for name in names})
+        others = {name: array for name, array in arrays.items() if name not in names}
+        first = GeneratorModel.from_arrays(structure, {name: arrays[name][0] for name in names} | others)
         filled = iter(jnp.asarray(arrays[name]) for name in names)
         generators = jax.tree_util.tree_map(lambda leaf: next(filled) if eqx.is_array(leaf) else leaf, first.generator)
         return cls(dataclasses.replace(first, generator=generators))
@@ -185,9 +202,15 @@ def _check_shape(expected: Array, found: Array) -> Array:
     return found
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2, 3))
+@functools.partial(jax.jit, static_argnums=(1, 2, 3, 4))
 def _generate(
-    generator: GeneratorNetwork, blocks: Blocks, latent: int, as_codes: bool, condition: Array | None, key: PRNGKeyArray
+    generator: GeneratorNetwork,
+    blocks: Blocks,
+    masks: Masks,
+    latent: int,
+    as_codes: bool,
+    condition: Array | None,
+    key: PRNGKeyArray,
 ) -> Array:
     """Codes of each block, or features, of one batch."""
     latent_key, head_key, condition_key = jax.random.split(key, 3)
@@ -195,12 +218,20 @@ def _generate(
     if condition is not None:
         categories = jax.random.choice(condition_key, len(condition), (BATCH_SIZE,), p=condition)
         inputs = jnp.concatenate([inputs, jax.nn.one_hot(categories, len(condition))], axis=1)
-    return (sample_codes if as_codes else sample_features)(jax.vmap(generator)(inputs), blocks, key=head_key)
+    head = sample_codes if as_codes else sample_features
+    return head(jax.vmap(generator)(inputs), blocks, key=head_key, masks=masks)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2, 3, 4, 5))
+@functools.partial(jax.jit, static_argnums=(1, 2, 3, 4, 5, 6))
 def _generate_by_all(
-    generators: GeneratorNetwork, blocks: Blocks, latent: int, each: int, as_codes: bool, count: int, key: PRNGKeyArray
+    generators: GeneratorNetwork,
+    blocks: Blocks,
+    masks: Masks,
+    latent: int,
+    each: int,
+    as_codes: bool,
+    count: int,
+    key: PRNGKeyArray,
 ) -> Array:
     """`each` rows of every generator, in random order: codes of each block, or features."""
     member_key, order_key = jax.random.split(key)
@@ -208,7 +239,7 @@ def _generate_by_all(
     def by_one(generator: GeneratorNetwork, own: PRNGKeyArray) -> Array:
         latent_key, head_key = jax.random.split(own)
         logits = jax.vmap(generator)(jax.random.normal(latent_key, (each, latent)))
-        return (sample_codes if as_codes else sample_features)(logits, blocks, key=head_key)
+        return (sample_codes if as_codes else sample_features)(logits, blocks, key=head_key, masks=masks)
 
     made = jax.vmap(by_one)(generators, jax.random.split(member_key, count))
     return jax.random.permutation(order_key, made.reshape(-1, made.shape[-1]))

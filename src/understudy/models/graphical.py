@@ -18,6 +18,7 @@ from jaxtyping import PRNGKeyArray
 from understudy.errors import ConditionError
 from understudy.models.junction import Axes, Clique, JunctionTree, MarginalQuery, Messenger, Ranking, Table
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure, register
+from understudy.models.zeros import pack_zeros, unpack_zeros
 from understudy.schema import Domain, StructuralZeros
 
 
@@ -82,17 +83,12 @@ class GraphicalModel:
             "tree": {"cliques": [list(clique) for clique in self.tree.cliques], "parents": list(self.tree.parents)},
         }
         arrays = {f"potential_{i}": table for i, table in enumerate(self.potentials)}
-        if self.zeros:
-            structure["zeros"] = [list(zeros.columns) for zeros in self.zeros]
-            arrays |= {f"possible_{i}": zeros.possible for i, zeros in enumerate(self.zeros)}
-        return structure, arrays
+        columns, possible = pack_zeros(self.zeros)
+        return structure | columns, arrays | possible
 
     @classmethod
     def from_arrays(cls, structure: Structure, arrays: Arrays) -> "GraphicalModel":
-        zeros = tuple(
-            StructuralZeros(tuple(columns), arrays[f"possible_{i}"])
-            for i, columns in enumerate(structure.get("zeros", ()))
-        )
+        zeros = unpack_zeros(structure, arrays)
         domain = Domain(
             names=tuple(structure["names"]),
             sizes=tuple(structure["sizes"]),

@@ -5,10 +5,12 @@ from typing import ClassVar
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure, register
 from understudy.models.rejection import sample_allowed
+from understudy.models.zeros import masks_in_order, pack_zeros, possible_codes, unpack_zeros
+from understudy.schema import StructuralZeros
 
 CHUNK_ROWS = 2**17
 
@@ -35,6 +37,8 @@ class BayesianNetwork:
     """The parents of each column, by number of column."""
     conditionals: tuple[Float[np.ndarray, "..."], ...]
     """The probabilities of each column's codes: one axis for each parent, then one for the column."""
+    zeros: tuple[StructuralZeros, ...] = ()
+    """Combinations of codes that are never drawn: a column has its probabilities where its codes are possible."""
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
         """New rows. A condition is met by rejection."""
@@ -42,13 +46,16 @@ class BayesianNetwork:
 
     def _sample(self, num_rows: int, key: PRNGKeyArray) -> Sample:
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        codes = np.empty((num_rows, len(self.names)), dtype=np.int32)
-        for column in self.order:
+        codes = np.zeros((num_rows, len(self.names)), dtype=np.int32)
+        masks = masks_in_order(self.zeros, {self.names[column]: place for place, column in enumerate(self.order)})
+        for place, column in enumerate(self.order):
             table = self.conditionals[column].reshape(-1, self.sizes[column])
             context = np.zeros(num_rows, dtype=np.int64)
             for parent in self.parents[column]:
                 context = context * self.sizes[parent] + codes[:, parent]
-            codes[:, column] = _draw(np.cumsum(table, axis=1), context, generator)
+            own = [mask for mask in masks if mask.place == place]
+            possible = possible_codes(own, codes[:, self.order]) if own else None
+            codes[:, column] = _draw(table, context, possible, generator)
         return Sample(codes, None)
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
@@ -58,7 +65,9 @@ class BayesianNetwork:
             "order": list(self.order),
             "parents": [list(each) for each in self.parents],
         }
-        return structure, {f"conditional_{i}": table for i, table in enumerate(self.conditionals)}
+        columns, possible = pack_zeros(self.zeros)
+        arrays = {f"conditional_{i}": table for i, table in enumerate(self.conditionals)}
+        return structure | columns, arrays | possible
 
     @classmethod
     def from_arrays(cls, structure: Structure, arrays: Arrays) -> "BayesianNetwork":
@@ -76,17 +85,26 @@ class BayesianNetwork:
                 raise ValueError(f"probabilities of shape {table.shape} for column {column}")
             if not (np.isfinite(table).all() and (table >= 0).all() and (table.sum(axis=-1) > 0).all()):
                 raise ValueError("some probabilities are negative, not finite or all zero")
-        return cls(names, sizes, order, parents, tables)
+        return cls(names, sizes, order, parents, tables, unpack_zeros(structure, arrays))
 
 
 def _draw(
-    cumulative: Float[np.ndarray, "contexts codes"], at: Int[np.ndarray, " rows"], generator: np.random.Generator
+    table: Float[np.ndarray, "contexts codes"],
+    at: Int[np.ndarray, " rows"],
+    possible: Bool[np.ndarray, "rows codes"] | None,
+    generator: np.random.Generator,
 ) -> Int[np.ndarray, " rows"]:
-    """A code for each row, by the probabilities of the context that the row has."""
+    """A code for each row, by the probabilities of the context that the row has, among its possible ones if given."""
+    cumulative = np.cumsum(table, axis=1)
     codes = np.empty(len(at), dtype=np.int32)
     for start in range(0, len(at), CHUNK_ROWS):
-        ends = cumulative[at[start : start + CHUNK_ROWS]]
+        chunk = slice(start, start + CHUNK_ROWS)
+        ends = cumulative[at[chunk]]
+        if possible is not None:
+            weights = np.where(possible[chunk], table[at[chunk]], 0.0)
+            # A context may have no count in any possible code: these are then all alike.
+            ends = np.cumsum(np.where(weights.sum(axis=1, keepdims=True) > 0, weights, possible[chunk]), axis=1)
         # Below the last end, so that some code with a positive probability is always found.
         draws = generator.random(len(ends)) * np.nextafter(ends[:, -1], 0.0)
-        codes[start : start + CHUNK_ROWS] = (ends <= draws[:, None]).sum(axis=1)
+        codes[chunk] = (ends <= draws[:, None]).sum(axis=1)
     return codes

@@ -5,7 +5,8 @@ one-hot blocks for categories, bounded numbers for the rest.
 """
 
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import equinox as eqx
@@ -16,9 +17,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.encoding.features import Blocks, num_features, starts
 from understudy.errors import ConfigError
+from understudy.models.zeros import Mask, Masks
 
 SLOPE = 0.2
 """Of the leaky ReLU."""
+LEAST_POSSIBLE = 1e-6
+"""In training an impossible code keeps this factor in its odds, so that logarithms and gradients are finite."""
 
 
 def block_log_softmax(values: Float[Array, "rows features"], blocks: Blocks) -> Float[Array, "rows features"]:
@@ -52,11 +56,23 @@ def _kinds(blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
 
 
 def activate(
-    logits: Float[Array, "rows features"], blocks: Blocks, *, temperature: float, key: PRNGKeyArray
+    logits: Float[Array, "rows features"], blocks: Blocks, *, temperature: float, key: PRNGKeyArray, masks: Masks = ()
 ) -> Float[Array, "rows features"]:
-    """The heads: Gumbel-softmax for categories, straight numbers for the rest. Differentiable, row by row."""
+    """The heads: Gumbel-softmax for categories, straight numbers for the rest. Differentiable, row by row.
+
+    `masks`: blocks are drawn in order, and codes that the likeliest category of an earlier one excludes are all but
+    impossible, as in `sample_codes`; the gradient passes to the earlier block as if this category were soft.
+    """
     is_tanh, is_bit = _kinds(blocks)
-    logs = block_log_softmax((logits + _gumbel(key, logits.shape)) / temperature, blocks)
+    noisy = logits + _gumbel(key, logits.shape)
+    for block, own in _by_block(masks):
+        drawn = {
+            given: _harden(jax.nn.softmax(noisy[:, _cut(blocks, given)] / temperature, axis=1))
+            for mask in own
+            for given in mask.given
+        }
+        noisy = noisy.at[:, _cut(blocks, block)].add(_log_possible(own, drawn))
+    logs = block_log_softmax(noisy / temperature, blocks)
     if (is_number := is_tanh | is_bit).any():
         # Not used below, but an exponential that overflows would make the gradient of all of them NaN.
         logs = jnp.where(is_number, 0.0, logs)
@@ -66,25 +82,78 @@ def activate(
     return jnp.where(is_bit, jax.nn.sigmoid(logits), softened) if is_bit.any() else softened
 
 
+def log_possible(
+    features: Float[Array, "rows features"], blocks: Blocks, masks: Masks
+) -> Float[Array, "rows features"]:
+    """What masks add to the logits, given the categories of earlier blocks, which may be soft."""
+    added = jnp.zeros_like(features)
+    for block, own in _by_block(masks):
+        drawn = {given: _harden(features[:, _cut(blocks, given)]) for mask in own for given in mask.given}
+        added = added.at[:, _cut(blocks, block)].set(_log_possible(own, drawn))
+    return added
+
+
+def _log_possible(masks: Sequence[Mask], drawn: Mapping[int, Float[Array, "rows codes"]]) -> Array:
+    """The logarithm of whether each code of one block is possible, bounded below."""
+    total: Array | float = 0.0
+    for mask in masks:
+        joint = jnp.ones((1, 1))
+        for given in mask.given:
+            joint = (joint[:, :, None] * drawn[given][:, None]).reshape(len(drawn[given]), -1)
+        total = total + jnp.log(jnp.maximum(joint @ mask.rows.astype(np.float32), LEAST_POSSIBLE))
+    return jnp.asarray(total)
+
+
+def _harden(soft: Float[Array, "rows codes"]) -> Float[Array, "rows codes"]:
+    """The likeliest category, one-hot, with the gradient of the soft one (straight through)."""
+    hard = jax.nn.one_hot(jnp.argmax(soft, axis=1), soft.shape[1])
+    return soft + jax.lax.stop_gradient(hard - soft)
+
+
+def _by_block(masks: Masks) -> list[tuple[int, list[Mask]]]:
+    return [(block, list(own)) for block, own in itertools.groupby(masks, key=lambda mask: mask.place)]
+
+
+def _cut(blocks: Blocks, block: int) -> slice:
+    """The features of one block."""
+    start = starts(blocks)[block]
+    return slice(start, start + blocks[block].size)
+
+
 def sample_features(
-    logits: Float[Array, "rows features"], blocks: Blocks, *, key: PRNGKeyArray
+    logits: Float[Array, "rows features"], blocks: Blocks, *, key: PRNGKeyArray, masks: Masks = ()
 ) -> Float[Array, "rows features"]:
     """Hard values for a synthetic table: a sampled category in each one-hot block, numbers and bits as they are."""
     is_tanh, _ = _kinds(blocks)
     padded_at, back_at, is_one_hot = _padding(blocks)
-    best = jax.nn.one_hot(sample_codes(logits, blocks, key=key), padded_at.shape[1])
+    best = jax.nn.one_hot(sample_codes(logits, blocks, key=key, masks=masks), padded_at.shape[1])
     levels = best.reshape(len(logits), -1)[:, back_at]
     numbers = jnp.where(is_tanh, jnp.tanh(logits), jax.nn.sigmoid(logits))
     return jnp.where(is_one_hot, levels, numbers)
 
 
 def sample_codes(
-    logits: Float[Array, "rows features"], blocks: Blocks, *, key: PRNGKeyArray
+    logits: Float[Array, "rows features"], blocks: Blocks, *, key: PRNGKeyArray, masks: Masks = ()
 ) -> Int[Array, "rows blocks"]:
-    """The sampled category of each block, where all are one-hot."""
+    """The sampled category of each block, where all are one-hot; never one that masks exclude."""
     padded_at, _, _ = _padding(blocks)
-    noisy = jnp.concatenate([logits + _gumbel(key, logits.shape), jnp.full((len(logits), 1), -jnp.inf)], axis=1)
+    values = logits + _gumbel(key, logits.shape)
+    for block, own in _by_block(masks):
+        cut = _cut(blocks, block)
+        values = values.at[:, cut].set(jnp.where(_is_possible(own, values, blocks), values[:, cut], -jnp.inf))
+    noisy = jnp.concatenate([values, jnp.full((len(logits), 1), -jnp.inf)], axis=1)
     return jnp.argmax(noisy[:, padded_at], axis=2)
+
+
+def _is_possible(masks: Sequence[Mask], values: Float[Array, "rows features"], blocks: Blocks) -> Array:
+    """The codes of one block that are possible for the categories drawn before; all of them where none is."""
+    possible = jnp.ones((len(values), masks[0].rows.shape[1]), dtype=bool)
+    for mask in masks:
+        line = jnp.zeros(len(values), dtype=jnp.int32)
+        for given in mask.given:
+            line = line * blocks[given].size + jnp.argmax(values[:, _cut(blocks, given)], axis=1).astype(jnp.int32)
+        possible = possible & jnp.asarray(mask.rows)[line]
+    return possible | ~possible.any(axis=1, keepdims=True)
 
 
 def _gumbel(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:

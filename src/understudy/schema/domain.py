@@ -54,6 +54,10 @@ class StructuralZeros:
         return self.columns == other.columns and np.array_equal(self.possible, other.possible)
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
         return hash((self.columns, self.possible.shape, self.possible.tobytes()))
 
 

@@ -233,7 +233,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         """The second phase: a generator of codes, a critic of decoded rows, or of codes."""
         generator_key, critic_key, shift_key = keys
         blocks, code = prepared.layout.blocks, autoencoder.decoder.layers[0].weight.shape[1]
-        settings = engine_settings(self, blocks, run.rows.public_num_rows)
+        settings = engine_settings(self, blocks, run.rows.public_num_rows, masks=prepared.masks)
         codes = GENERATORS[self.arch](self.latent, 0, self.generator_widths, code, key=generator_key)
 
         def decode(codes: GeneratorNetwork, decoder: Decoder) -> Decoded:
@@ -247,7 +247,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         generator: GeneratorNetwork = Decoded(codes, fixed, not self.tune_decoder)
         encoder: Layout | Coded | None = prepared.encoder
         if self.latent_critic:
-            settings = dataclasses.replace(settings, blocks=(Block("tanh", code),), marginal_weight=0.0)
+            settings = dataclasses.replace(settings, blocks=(Block("tanh", code),), marginal_weight=0.0, masks=())
             generator, encoder = codes, Coded(prepared.layout, autoencoder.encoder)
         plain = Critic(num_features(settings.blocks), settings.critic_widths, key=critic_key)
         is_centred = prepared.one_way is not None and not self.latent_critic

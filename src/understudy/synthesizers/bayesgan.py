@@ -21,6 +21,7 @@ from understudy.encoding.features import Blocks
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.models.generator import PosteriorModel
 from understudy.models.networks import GeneratorNetwork
+from understudy.models.zeros import Masks
 from understudy.notes import Note
 from understudy.privacy.charges import charge_langevin, event_of
 from understudy.privacy.clipping import Clip
@@ -221,7 +222,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
             warnings.warn(text, stacklevel=2)
         scaled = [Stage(stage.iterations, stage.eta * self.generator_step) for stage in schedule]
         trajectory = train_chains(
-            self._chains(prepared.layout.blocks, domain.num_rows),
+            self._chains(prepared.layout.blocks, domain.num_rows, prepared.masks),
             charged,
             Clip.flat(self.clip_norm if is_private else math.inf),
             step_parameters(scaled, [0.0] * len(schedule), dataclasses.replace(self._law, drift_sensitivity=0.0)),
@@ -243,7 +244,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
                 "The plan charges for different updates than these settings make. Plan and fit with the same settings."
             )
 
-    def _chains(self, blocks: Blocks, num_rows: int) -> Chains:
+    def _chains(self, blocks: Blocks, num_rows: int, masks: Masks = ()) -> Chains:
         rate = round_sampling_rate(self.sampling_rate)
         engine = Settings.of(
             self,
@@ -251,6 +252,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
             batch_size=max(1, round(rate * num_rows)),
             critic_steps=self.discriminator_chains * self.updates,
             marginal_weight=self.marginal_weight if self.marginals_fraction else 0.0,
+            masks=masks,
         )
         return Chains(
             engine,

@@ -15,6 +15,7 @@ import jax
 from understudy.encoding.features import Blocks
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
+from understudy.models.zeros import Masks
 from understudy.notes import Note
 from understudy.privacy.charges import UnitCounts, charge_dpsgd, event_of
 from understudy.privacy.events import SubsampledGaussian
@@ -40,7 +41,9 @@ def critic_query(method: GANSettings, domain: Domain, budget: Budget) -> Query:
     return calibrate_query("critic", what, lambda noise: SubsampledGaussian(rate, noise, method.steps), domain, budget)
 
 
-def engine_settings(method: GANSettings, blocks: Blocks, num_rows: int, block: int | None = None) -> Settings:
+def engine_settings(
+    method: GANSettings, blocks: Blocks, num_rows: int, block: int | None = None, masks: Masks = ()
+) -> Settings:
     """The settings that are compiled in, for rows of these blocks and a public number of them."""
     return Settings.of(
         method,
@@ -49,6 +52,7 @@ def engine_settings(method: GANSettings, blocks: Blocks, num_rows: int, block: i
         batch_size=max(1, round(round_sampling_rate(method.sampling_rate) * num_rows)),
         marginal_weight=method.marginal_weight if method.marginals_fraction else 0.0,
         target_block=block,
+        masks=masks,
     )
 
 
@@ -91,7 +95,8 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
     def _train(self, run: Run, options: RunOptions) -> Trained:
         rows, plan, ledger = run.rows, run.plan, run.ledger
         prepared = prepare(self, rows, plan, ledger)
-        settings = engine_settings(self, prepared.layout.blocks, rows.public_num_rows, prepared.target_block)
+        blocks, masks = prepared.layout.blocks, prepared.masks
+        settings = engine_settings(self, blocks, rows.public_num_rows, prepared.target_block, masks)
         counts = self._unit_counts(plan["critic"], settings.batch_size)
         charged = charge_dpsgd(rows, plan["critic"], ledger, prepared.encoder, counts=counts)
         clip_norm = self.clip_norm if charged.is_private else math.inf

@@ -20,8 +20,8 @@ from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError, did_you_mean
 from understudy.marginals.expected import expected_of_counts
-from understudy.models.graphical import GraphicalModel
-from understudy.models.junction import Clique, junction_tree
+from understudy.models.graphical import GraphicalModel, log_possible
+from understudy.models.junction import Clique, junction_tree, zeros_within
 from understudy.notes import Note
 from understudy.privacy.counts import ChargedAnswers, noisy_answers
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
@@ -352,6 +352,10 @@ class Histogram:
         """`num_rows` returns the current estimate of the number of rows; by default the public number."""
         self.group, self._num_rows = group, num_rows or (lambda: domain.num_rows)
         self.log_probs = np.full(domain.shape(group), -math.log(domain.size(group)))
+        if own := [zeros for zeros in domain.zeros if set(zeros.columns) <= set(group)]:
+            # Weights of zero stay zero: the histogram is one of the possible cells, and starts uniform on them.
+            self.log_probs += sum(_broadcast(log_possible(zeros), zeros.columns, group) for zeros in own)
+            self.log_probs -= _log_sum(self.log_probs)
         self.answers: dict[LinearQuery, np.ndarray] = {}
         self._times: Counter[LinearQuery] = Counter()
         self._sum_of_probs, self._updates = np.zeros(()), 0
@@ -468,18 +472,27 @@ def _columns(query: LinearQuery) -> Clique:
     return query.clique if isinstance(query, Box) else query
 
 
+def _broadcast(table: np.ndarray, columns: Clique, group: Clique) -> np.ndarray:
+    """A table over some columns of a group, with the axes of the group."""
+    order = sorted(range(len(columns)), key=lambda axis: group.index(columns[axis]))
+    sizes = dict(zip(columns, table.shape, strict=True))
+    return np.transpose(table, order).reshape([sizes.get(name, 1) for name in group])
+
+
 def _log_sum(logs: np.ndarray) -> float:
     highest = float(logs.max())
     return highest + math.log(np.exp(logs - highest).sum())
 
 
 def _model(domain: Domain, histograms: Sequence[Histogram], *, average: bool) -> GraphicalModel:
-    """The product of the histograms: groups are independent."""
+    """The product of the histograms: groups are independent, but for structural zeros between them."""
     groups = tuple(histogram.group for histogram in histograms)
+    zeros = zeros_within(domain, groups, MOST_CELLS)
     return GraphicalModel(
         domain=domain,
         total=float(domain.num_rows),
         cliques=groups,
         potentials=tuple(h.log_mean_probs() if average else h.log_probs for h in histograms),
-        tree=junction_tree(domain, groups),
+        tree=junction_tree(domain, [*groups, *(each.columns for each in zeros)]),
+        zeros=zeros,
     )

@@ -17,6 +17,7 @@ import jax
 from understudy.encoding.features import Blocks
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
+from understudy.models.zeros import Masks
 from understudy.notes import Level, Note
 from understudy.privacy.charges import charge_votes, event_of
 from understudy.privacy.events import DiscreteLaplace, Gaussian
@@ -207,7 +208,7 @@ class VoteGAN(
         if self._crosses(domain):
             assert domain.target is not None
             cross = prepared.layout.discrete.index(domain.index(domain.target))
-        settings = self._settings(prepared.layout.blocks, cross, prepared.target_block)
+        settings = self._settings(prepared.layout.blocks, cross, prepared.target_block, prepared.masks)
         voting = Voting.of(self, teachers=teachers, queries=queries // self.iterations, cross=cross)
         hyperparameters = Hyperparameters.of(self.critic_learning_rate, self.generator_learning_rate, math.inf)
         context = Context(self._conditions(prepared, rows.public_num_rows), prepared.marginal)
@@ -238,7 +239,7 @@ class VoteGAN(
     def _prepare(self, run: Run) -> Prepared:
         return prepare(self, run.rows, run.plan, run.ledger)
 
-    def _settings(self, blocks: Blocks, cross: int | None, block: int | None) -> Settings:
+    def _settings(self, blocks: Blocks, cross: int | None, block: int | None, masks: Masks = ()) -> Settings:
         return Settings.of(
             self,
             blocks=blocks,
@@ -246,6 +247,7 @@ class VoteGAN(
             critic_widths=(32,) * (cross is None) if self.critic_widths is None else self.critic_widths,
             marginal_weight=self.marginal_weight if self.marginals_fraction else 0.0,
             target_block=block,
+            masks=masks,
         )
 
 

@@ -106,6 +106,7 @@ class PrivBayes:
             tuple(domain.index(name) for name in network),
             tuple(tuple(domain.index(parent) for parent in network[name]) for name in domain.names),
             tuple(conditionals[name] for name in domain.names),
+            domain.zeros,
         )
 
     def _max_cells(self, domain: Domain, stddev: float) -> int:

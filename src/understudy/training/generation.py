@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from understudy.encoding.features import is_one_hot, starts
-from understudy.models.networks import GeneratorNetwork, activate, block_log_softmax
+from understudy.models.networks import GeneratorNetwork, activate, block_log_softmax, log_possible
 from understudy.privacy.rows import PublicUnits
 from understudy.training.critics import Conditions
 from understudy.training.losses import LOSSES
@@ -41,7 +42,8 @@ def generate(
         condition = conditions.draw(condition_key, num_rows)
         inputs = jnp.concatenate([inputs, condition], axis=1)
     logits = jax.vmap(generator)(inputs)
-    features = activate(logits, settings.blocks, temperature=settings.gumbel_temperature, key=head_key)
+    temperature, masks = settings.gumbel_temperature, settings.masks
+    features = activate(logits, settings.blocks, temperature=temperature, key=head_key, masks=masks)
     return logits, features, condition
 
 
@@ -63,11 +65,13 @@ def generator_gradient(
     def gradient(generator: GeneratorNetwork) -> Array:
         logits, features, condition = generate(settings, generator, settings.generator_batch, key, context.conditions)
         value = LOSSES[settings.loss].generator(scores_of(critic_input(features, condition)))
+        if settings.masks:
+            logits = logits + log_possible(features, settings.blocks, settings.masks)
         if condition is not None:
             # The condition is a function of noisy marginals, so nothing private is compared with it.
             logs = block_log_softmax(logits, settings.blocks)
             value = value - settings.condition_weight * jnp.mean(jnp.sum(condition * logs, axis=1))
-        for penalty in _marginal_penalties(settings, logits, condition, context):
+        for penalty in _marginal_penalties(settings, logits, features, condition, context):
             value = value - penalty
         return value
 
@@ -75,9 +79,16 @@ def generator_gradient(
 
 
 def _marginal_penalties(
-    settings: Settings, logits: Float[Array, "rows features"], condition: Array | None, context: Context
+    settings: Settings,
+    logits: Float[Array, "rows features"],
+    features: Float[Array, "rows features"],
+    condition: Array | None,
+    context: Context,
 ) -> Iterator[Float[Array, ""]]:
-    """Log-likelihoods of the noisy marginals under those of a batch: one-way ones, and those with the target."""
+    """Log-likelihoods of the noisy marginals under those of a batch: one-way ones, and those with the target.
+
+    With masks, the probabilities of a block hold given the categories drawn for earlier ones, which are in `features`.
+    """
     marginal, weight, at = context.marginal, settings.marginal_weight, settings.target_block
     if marginal is None or not weight:
         return
@@ -88,7 +99,12 @@ def _marginal_penalties(
     yield weight * jnp.sum(one_way(marginal) * jnp.log(shares + 1e-8))
     if at is not None:
         begin, size = starts(settings.blocks)[at], settings.blocks[at].size
-        pairs = levels[:, begin : begin + size, None] * levels[:, None]
+        cut = slice(begin, begin + size)
+        pairs = levels[:, cut, None] * levels[:, None]
+        if settings.masks:
+            is_earlier = np.arange(levels.shape[1]) < begin
+            given_target = features[:, cut, None] * levels[:, None]
+            pairs = jnp.where(is_earlier, levels[:, cut, None] * features[:, None], given_target)
         shares = _mean(pairs.reshape(len(pairs), -1), condition, context.conditions)
         yield weight * jnp.sum(marginal[1:].reshape(-1) * jnp.log(shares + 1e-8))
 

@@ -194,7 +194,7 @@ def sample_rows(
     a mixture of levels, which costs votes and says nothing of the rows."""
     row_key, head_key = jax.random.split(key)
     logits, _, condition = generate(settings, learned.generator, num_rows, row_key, conditions)
-    return critic_input(sample_features(logits, settings.blocks, key=head_key), condition)
+    return critic_input(sample_features(logits, settings.blocks, key=head_key, masks=settings.masks), condition)
 
 
 def query_batch(

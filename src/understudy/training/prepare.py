@@ -16,6 +16,7 @@ from understudy.encoding.features import Layout, layout_of
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
 from understudy.models.networks import GeneratorNetwork
+from understudy.models.zeros import Masks, block_masks
 from understudy.privacy.charges import event_of
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.dpsgd import PublicSteps
@@ -24,7 +25,7 @@ from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows, PublicUnits
 from understudy.privacy.sampling import round_sampling_rate
 from understudy.progress import Progress, prefix_progress, stretch_progress
-from understudy.schema import Domain
+from understudy.schema import Domain, StructuralZeros
 from understudy.training.critics import Conditions
 from understudy.training.gan import Hyperparameters, State, init_from_networks, train
 from understudy.training.generation import Context
@@ -144,6 +145,9 @@ class Prepared:
     """The same, above the shares with each category of the target, if measured."""
     target_block: int | None
     """The block of the target, if marginals with it were measured."""
+    zeros: tuple[StructuralZeros, ...] = ()
+    masks: Masks = ()
+    """What the zeros leave of each one-hot block, given earlier ones."""
 
     @property
     def encoder(self) -> Layout | None:
@@ -161,7 +165,7 @@ class Prepared:
         """What a release holds of this generator, on the host."""
         marginal = None if conditions is None else np.asarray(conditions.marginal)
         shape = (method.arch, names, self.layout.blocks, method.latent, method.generator_widths)
-        return GeneratorModel(generator, *shape, marginal, self.encoder, decoder)
+        return GeneratorModel(generator, *shape, marginal, self.encoder, decoder, self.zeros)
 
 
 def prepare(
@@ -183,13 +187,14 @@ def prepare(
     )
     block = None if crossed is None else target_block(domain)
     is_binned = method.features == "binned"
+    zeros, masks = domain.zeros, block_masks(domain.zeros, domain.names, layout.discrete)
     if marginals is None:
-        return Prepared(layout, is_binned, None, None, block)
+        return Prepared(layout, is_binned, None, None, block, zeros, masks)
     one_way = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
     marginal = one_way
     if crossed is not None:
         marginal = jnp.concatenate([one_way[None], jnp.asarray(crossed, dtype=jnp.float32)])
-    return Prepared(layout, is_binned, one_way, marginal, block)
+    return Prepared(layout, is_binned, one_way, marginal, block, zeros, masks)
 
 
 def prepare_conditions(method: ConditionSettings, prepared: Prepared, num_rows: int) -> Conditions | None:

@@ -13,6 +13,7 @@ from typing import Annotated
 from understudy.encoding.features import FEATURES, MODES, Blocks
 from understudy.errors import ConfigError
 from understudy.models.networks import GENERATORS
+from understudy.models.zeros import Masks
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.settings import Between, Count, Fraction, KeyOf, NotNegative, OneOf, Positive, Widths, check_settings
 from understudy.training.losses import LOSSES
@@ -183,6 +184,8 @@ class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, ClipSetting
     target_block: int | None = None
     """The block of the target, if the generator is regularised towards marginals with it too."""
     condition_weight: float = 1.0
+    masks: Masks = ()
+    """The codes of one-hot blocks that structural zeros leave possible, given earlier blocks."""
 
     @classmethod
     def of(cls, method: object, **values: object) -> "Settings":
