@@ -225,16 +225,13 @@ def _check_rules(schema: Schema, as_fitted: pa.Table) -> Iterator[Finding]:
     for rule in schema.rules:
         if any(as_fitted.column_names.count(name) != 1 for name in rule.columns):
             continue
-        if num := int(rule.broken(as_fitted).sum()):
+        broken = rule.broken(as_fitted)
+        if num := int(broken.sum()):
             message = (
                 f"{_count(num, 'row breaks', 'rows break')} the rule {rule.text!r}"
-                f" ({_percent(num, as_fitted.num_rows)} of all rows) and {_ON_BREAK[rule.on_break]}."
+                f" ({100 * broken.mean():.3g} % of all rows) and {_ON_BREAK[rule.on_break]}."
             )
             yield Finding("warning", "rule", None, message, num)
-
-
-def _percent(count: int, whole: int) -> str:
-    return f"{100 * count / whole:.3g} %"
 
 
 def _decode(values: pa.ChunkedArray) -> pa.ChunkedArray:
