@@ -2,6 +2,7 @@
 
 import datetime as dt
 import itertools
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -74,20 +75,20 @@ def concrete(values: CodeValues, code: int) -> list[object]:
     return list(range(lower, upper + 1)) if isinstance(lower, int) else [lower]
 
 
-def occurring(expression: str, columns: tuple[str, ...]) -> Outcomes:
+def occurring(expression: str, columns: tuple[str, ...], values_of: Mapping[str, CodeValues] = COLUMNS) -> Outcomes:
     """Brute force: every value of every bin."""
-    codes = {name: [c for c in range(COLUMNS[name].size) for _ in concrete(COLUMNS[name], c)] for name in columns}
-    values = {name: [v for c in range(COLUMNS[name].size) for v in concrete(COLUMNS[name], c)] for name in columns}
+    codes = {name: [c for c in range(values_of[name].size) for _ in concrete(values_of[name], c)] for name in columns}
+    values = {name: [v for c in range(values_of[name].size) for v in concrete(values_of[name], c)] for name in columns}
     grid = np.indices([len(each) for each in values.values()]).reshape(len(columns), -1)
     rows = {
-        name: pa.array(values[name], COLUMNS[name].lower.type).take(pa.array(index))
+        name: pa.array(values[name], values_of[name].lower.type).take(pa.array(index))
         for name, index in zip(columns, grid, strict=True)
     }
     is_true, is_false = truth(pa.table(rows), expression)
     cells = tuple(np.array(codes[name])[index] for name, index in zip(columns, grid, strict=True))
     masks = []
     for met in (is_true, is_false, ~is_true & ~is_false):
-        mask = np.zeros([COLUMNS[name].size for name in columns], dtype=bool)
+        mask = np.zeros([values_of[name].size for name in columns], dtype=bool)
         np.logical_or.at(mask, cells, met)
         masks.append(mask)
     return Outcomes(columns, *masks)
@@ -133,6 +134,26 @@ def test_other_conditions_can_have_any_outcome() -> None:
     found = outcomes("x % 2 = 0", COLUMNS, 100)
     assert found is not None
     assert all(mask.all() for mask in found[1:])
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "z * (4 - z) > 2",
+        "z - z > 1",
+        "CAST(w AS VARCHAR) > '2'",
+        "abs(z) < 2",
+        "z % 3 = 1",
+        "1 - z * z > 0",
+        "TRY(abs(z)) < 2",
+    ],
+)
+def test_both_ends_of_a_bin_may_differ_from_its_inside(expression: str) -> None:
+    columns = {"z": CodeValues.bins([-5, 0], [5, 4]), "w": CodeValues.bins([1], [10])}
+    found = outcomes(expression, columns, 100)
+    assert found is not None
+    for mask, expected in zip(found[1:], occurring(expression, found.columns, columns)[1:], strict=True):
+        assert not (expected & ~mask).any()
 
 
 def test_too_many_cells_are_not_looked_at() -> None:
