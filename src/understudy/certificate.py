@@ -116,7 +116,7 @@ def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
         facts.append(f"rows per unit: {describe_rows_per_unit(codec.rows_per_unit)}")
     columns = {column.name: column for column in codec.columns}
     found: dict[str, list[str]] = {"categories": [], "bounds": []}
-    for column in schema.modelled:
+    for column in codec.reexpression.modelled.modelled:
         if column.estimated is not None:
             found[column.estimated].append(f"{column.name} ({columns[column.name].extent})")
     return (*facts, *(_one_line(f"{what} of {', '.join(names)}") for what, names in found.items() if names))
