@@ -18,6 +18,7 @@ from understudy.schema.imported import (
     sql_literal,
     sql_name,
     text_list,
+    without_parentheses,
 )
 from understudy.schema.values import format_value
 
@@ -373,8 +374,8 @@ def _row_condition(condition: object, parser: str) -> str:
         raise SchemaError("its row_condition cannot be read.")
     if parser in ("spark", "spark_sql", "sql"):
         return condition
-    parts = re.split(r"\s+(?:and|&)\s+", re.sub(r"^\((.*)\)$", r"\1", condition.strip()))
-    return " AND ".join(_simple_condition(part.strip().removeprefix("(").removesuffix(")").strip()) for part in parts)
+    parts = re.split(r"\s+(?:and|&)\s+", without_parentheses(condition.strip()))
+    return " AND ".join(_simple_condition(without_parentheses(part.strip()).strip()) for part in parts)
 
 
 _NAME = r"(?:col\(\s*[\"'](?P<quoted>[^\"']+)[\"']\s*\)|`(?P<ticked>[^`]+)`|(?P<plain>[A-Za-z_]\w*))"
@@ -382,13 +383,13 @@ _SIMPLE = re.compile(
     _NAME + r"\s*(?P<operator>==|!=|<=|>=|<|>)\s*(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)'|(?P<number>[-+.\deE]+)|"
     r"(?P<boolean>True|False|true|false))"
 )
-_NULLITY = re.compile(_NAME + r"\.(?P<test>notnull|notna|isnull|isna)\(\)")
+_NULLITY = re.compile(_NAME + r"\.(?P<test>notnull|notna|isnull|isna)\(\)", re.IGNORECASE)
 
 
 def _simple_condition(text: str) -> str:
     """A comparison with a constant, or a test for null. Anything else could mean something else in SQL."""
     if found := _NULLITY.fullmatch(text):
-        return f"{_matched_name(found)} IS {'NOT ' if found['test'].startswith('not') else ''}NULL"
+        return f"{_matched_name(found)} IS {'NOT ' if found['test'].lower().startswith('not') else ''}NULL"
     found = _SIMPLE.fullmatch(text)
     if found is None:
         raise SchemaError("its row_condition is not a simple comparison; write the rule with when and then.")

@@ -231,10 +231,12 @@ class Draft:
                     self.limit(part.columns[0], "<=", upper, what)
                 case "in", values:
                     self.choices(part.columns[0], list(values), what)
+                case "not in", values:
+                    self.among(part.columns[0], list(values), what, negated=True)
                 case "is not null", ():
                     self.not_null(part.columns[0], what)
                 case _:
-                    self.keep(_without_parentheses(part.sql), what)
+                    self.keep(without_parentheses(part.sql), what)
 
     # ------------------------------------------------------------------------------------------------------- schema
 
@@ -245,18 +247,31 @@ class Draft:
         rules = () if self._base is None else self._base.rules
         fields = self.table if self._base is None else {}
         build: Callable[[Sequence[Rule]], Schema] = functools.partial(self._build, fields)
+        added = self._rules
         try:
-            schema = build((*rules, *(rule for rule, _ in self._rules)))
+            schema = build((*rules, *(rule for rule, _ in added)))
         except (SchemaError, ConditionError):
             schema = build(rules)  # an error that is not one of the rules is raised here
-            for rule, what in self._rules:
-                try:
-                    schema = build((*rules, rule))
-                except (SchemaError, ConditionError) as error:
-                    self.leave_out(what, _reason(error, rule, len(rules) + 1))
-                else:
-                    rules = (*rules, rule)
+            added = [(rule, what) for rule, what in added if self._accepts(build, (), rule, what)]
+            try:
+                schema = build((*rules, *(rule for rule, _ in added)))
+            except (SchemaError, ConditionError):  # some rules contradict others: the first of them are kept
+                for rule, what in added:
+                    if self._accepts(build, rules, rule, what):
+                        rules = (*rules, rule)
+                schema = build(rules)
         return ImportedSchema(schema, tuple(self._left_out))
+
+    def _accepts(
+        self, build: Callable[[Sequence[Rule]], Schema], others: Sequence[Rule], rule: Rule, what: str
+    ) -> bool:
+        """Whether the checks of a schema let a rule stand beside the others; if not, it is left out."""
+        try:
+            build((*others, rule))
+        except (SchemaError, ConditionError) as error:
+            self.leave_out(what, _reason(error, rule, len(others) + 1))
+            return False
+        return True
 
     def _build(self, fields: Mapping[str, object], rules: Sequence[Rule]) -> Schema:
         columns, unique = tuple(self._columns.values()), tuple(dict.fromkeys(rules))
@@ -335,7 +350,7 @@ def sql_in(name: str, values: Iterable[object], *, negated: bool = False) -> str
     return f"{sql_name(name)} {'NOT ' * negated}IN ({', '.join(map(sql_literal, values))})"
 
 
-def _without_parentheses(sql: str) -> str:
+def without_parentheses(sql: str) -> str:
     """A condition without the parentheses around it, where they belong together."""
     inner = sql[1:-1]
     depth = 0

@@ -1,0 +1,741 @@
+"""Rules of other tools: each constraint on a realistic file, what is left out and why, and files of junk."""
+
+import json
+import tempfile
+from datetime import date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from understudy.errors import SchemaError
+from understudy.schema import Column, Schema
+from understudy.schema.imported import ImportedSchema, sql_literal, sql_name
+from understudy.schema.importers import FORMATS, import_schema
+
+PANDERA = """
+schema_type: dataframe
+version: 0.24.0
+columns:
+  age:
+    dtype: int64
+    nullable: false
+    checks:
+      greater_than_or_equal_to: 0
+      less_than: {value: 121, options: {raise_warning: false}}
+    unique: false
+    required: true
+    regex: false
+  sex:
+    dtype: str
+    nullable: false
+    checks:
+    - value: [F, M]
+      options: {check_name: isin, raise_warning: false, ignore_na: true}
+    - min_value: 1
+      max_value: 1
+      options: {check_name: str_length}
+  weight:
+    dtype: float64
+    nullable: true
+    in_range: {min_value: 0, max_value: 500, include_min: false, include_max: true}
+  admitted:
+    dtype: datetime64[ns]
+    nullable: true
+    checks: {greater_than_or_equal_to: '2020-01-01 00:00:00', less_than_or_equal_to: '2024-12-31 00:00:00'}
+  code:
+    dtype: int64
+    nullable: true
+    checks: {notin: [13], not_equal_to: 7, gt: 0}
+    unique: true
+  flag: {dtype: bool, nullable: false, checks: null}
+  day: {dtype: null, checks: {ge: 3, le: 9}}
+  lag: {dtype: 'timedelta64[ns]', checks: {weird: 3, isin: {value: [1], options: {raise_warning: true}}}}
+  visit_.+: {dtype: int64, regex: true}
+checks: {complete: {}}
+index:
+- {dtype: int64, name: row, nullable: false}
+unique: [age, code]
+coerce: true
+"""
+
+SUITE = {
+    "expectation_suite_name": "stays",
+    "expectations": [
+        {"expectation_type": name, "kwargs": kwargs}
+        for name, kwargs in [
+            ("expect_table_columns_to_match_ordered_list", {"column_list": ["stay", "sex", "pregnant", "age", "room"]}),
+            ("expect_column_values_to_be_unique", {"column": "stay"}),
+            ("expect_column_values_to_be_of_type", {"column": "stay", "type_": "StringType"}),
+            ("expect_column_values_to_be_in_set", {"column": "sex", "value_set": ["female", "male"]}),
+            ("expect_column_values_to_not_be_null", {"column": "sex", "mostly": 1.0}),
+            ("expect_column_values_to_not_be_null", {"column": "age", "mostly": 0.95}),
+            ("expect_column_values_to_be_between", {"column": "age", "min_value": 0, "max_value": 120}),
+            ("expect_column_values_to_be_in_type_list", {"column": "meals", "type_list": ["INTEGER", "BIGINT"]}),
+            ("expect_column_values_to_be_in_type_list", {"column": "total", "type_list": ["int64"]}),
+            ("expect_column_values_to_be_in_type_list", {"column": "room", "type_list": ["int64"]}),
+            ("expect_column_values_to_be_between", {"column": "room", "min_value": 0, "strict_min": True}),
+            ("expect_multicolumn_sum_to_equal", {"column_list": ["room", "meals"], "sum_total": 100}),
+            (
+                "expect_column_pair_values_a_to_be_greater_than_b",
+                {"column_A": "total", "column_B": "room", "or_equal": True},
+            ),
+            ("expect_column_pair_values_to_be_equal", {"column_A": "total", "column_B": "meals", "mostly": 0.5}),
+            (
+                "expect_column_pair_values_to_be_in_set",
+                {"column_A": "country", "column_B": "currency", "value_pairs_set": [["FR", "EUR"], ["PE", "PEN"]]},
+            ),
+            (
+                "expect_column_values_to_be_in_set",
+                {
+                    "column": "pregnant",
+                    "value_set": ["no"],
+                    "row_condition": 'sex == "male"',
+                    "condition_parser": "pandas",
+                },
+            ),
+            (
+                "expect_column_values_to_not_be_null",
+                {
+                    "column": "currency",
+                    "row_condition": 'col("country").notNull()',
+                    "condition_parser": "great_expectations__experimental__",
+                },
+            ),
+            (
+                "expect_column_values_to_be_between",
+                {
+                    "column": "age",
+                    "max_value": 60,
+                    "row_condition": {
+                        "type": "and",
+                        "conditions": [
+                            {"type": "comparison", "column": {"name": "sex"}, "operator": "==", "parameter": "female"},
+                            {"type": "nullity", "column": {"name": "pregnant"}, "is_null": False},
+                        ],
+                    },
+                },
+            ),
+            ("expect_column_values_to_match_strftime_format", {"column": "day", "strftime_format": "%d.%m.%Y"}),
+            ("expect_column_values_to_match_regex", {"column": "stay", "regex": "^S"}),
+            ("expect_column_mean_to_be_between", {"column": "age", "min_value": 30}),
+            ("expect_column_values_to_be_between", {"column": "age", "min_value": {"$PARAMETER": "lowest"}}),
+            ("expect_column_values_to_be_prime", {"column": "age"}),
+        ]
+    ],
+}
+
+SDV_METADATA = {
+    "METADATA_SPEC_VERSION": "V2",
+    "tables": {
+        "guests": {
+            "primary_key": "email",
+            "columns": {
+                "email": {"sdtype": "email"},
+                "checkin": {"sdtype": "datetime", "datetime_format": "%d %b %Y", "range_min": "01 Jan 2020"},
+                "checkout": {"sdtype": "datetime", "datetime_format": "%d %b %Y"},
+                "paid": {"sdtype": "datetime", "datetime_format": "%d %b %Y"},
+                "rating": {"sdtype": "ordinal", "range_values": ["bad", "good"], "range_is_nullable": False},
+                "rate": {"sdtype": "numerical", "decimal_places": 2},
+                "fee": {"sdtype": "numerical"},
+                "nights": {"sdtype": "numerical", "decimal_places": 0},
+                "rooms": {"sdtype": "numerical", "decimal_places": "many"},
+                "basic": {"sdtype": "numerical"},
+                "suite": {"sdtype": "numerical"},
+                "city": {"sdtype": "categorical"},
+                "country": {"sdtype": "categorical"},
+            },
+        }
+    },
+}
+
+SDV_CONSTRAINTS = [
+    ("Inequality", {"low_column_name": "checkin", "high_column_name": "checkout", "strict_boundaries": False}),
+    ("Range", {"low_column_name": "checkin", "middle_column_name": "paid", "high_column_name": "checkout"}),
+    ("ChainedInequality", {"column_names": ["fee", "rate"], "strict_boundaries": True}),
+    ("ScalarInequality", {"column_name": "checkin", "relation": ">", "value": "31 Dec 2019"}),
+    ("ScalarInequality", {"column_name": "checkin", "relation": "<=", "value": "31 Dec 2024"}),
+    ("ScalarRange", {"column_name": "rate", "low_value": 0, "high_value": 1000, "strict_boundaries": True}),
+    ("Positive", {"column_name": "fee"}),
+    ("Negative", {"column_name": "rooms", "strict_boundaries": True}),
+    ("OneHotEncoding", {"column_names": ["basic", "suite"]}),
+    ("FixedCombinations", {"column_names": ["city", "country"]}),
+    ("FixedIncrements", {"column_name": "rate", "increment_value": 5}),
+    ("Unique", {"column_names": ["email"]}),
+    ("PrimaryToPrimaryKeySubset", {"table_names": ["guests", "staff"]}),
+    ("Inequality", {"low_column_name": "checkin", "high_column_name": "x", "table_name": "staff"}),
+    ("Inequality", {"low_column_name": "checkinn", "high_column_name": "checkout"}),
+    ("Inequality", {"low_column_name": 3}),
+    ("MyOwn", {}),
+]
+
+MOSTLY = {
+    "name": "flights",
+    "tables": [
+        {
+            "name": "flights",
+            "primaryKey": "id",
+            "columns": [
+                {"name": "id", "modelEncodingType": "AUTO"},
+                {"name": "airline", "modelEncodingType": "TABULAR_CATEGORICAL"},
+                {"name": "air_time", "modelEncodingType": "TABULAR_NUMERIC_AUTO"},
+                {"name": "elapsed", "modelEncodingType": "TABULAR_NUMERIC_AUTO"},
+                {"name": "departs", "modelEncodingType": "TABULAR_DATETIME"},
+                {"name": "remark", "modelEncodingType": "LANGUAGE_TEXT"},
+            ],
+        }
+    ],
+    "constraints": [
+        {"type": "Inequality", "config": {"tableName": "flights", "lowColumn": "air_time", "highColumn": "elapsed"}},
+        {"type": "Inequality", "config": {"table_name": "crew", "low_column": "a", "high_column": "b"}},
+        {"type": "FixedCombinations", "config": {"table_name": "flights", "columns": ["airline", "departs"]}},
+    ],
+}
+
+DPSYNTH = """
+attributes:
+  software: {possible_values: [Game, Office, Tool], out_of_domain_index: 0}
+  system: {possible_values: [Windows, Linux], out_of_domain_index: 0}
+  vendor: {possible_values: [Acme, Other], out_of_domain_index: 1}
+constraints:
+- attribute_names: [software, system]
+  possible_combinations: [[Game, Windows], [Office, Windows], [Tool, Linux], [Tool, Windows]]
+- attribute_names: [system, vendor]
+  impossible_combinations: [[Linux, Acme]]
+- attribute_names: [software, vendor]
+  functional_dependency: {Game: Other, Office: Acme, Tool: Other}
+- attribute_names: [software]
+"""
+
+DDL = """
+-- of MySQL and PostgreSQL alike
+CREATE TYPE triage AS ENUM ('green', 'yellow', 'red');
+CREATE TABLE wards (code CHAR(3) PRIMARY KEY, ward_name VARCHAR(40), beds INT);
+CREATE TABLE IF NOT EXISTS hospital.`stays` (
+    id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT COMMENT 'number, (of the stay)',
+    age SMALLINT NOT NULL CHECK (age BETWEEN 0 AND 120),
+    sex CHAR(1) CHARACTER SET utf8 NOT NULL DEFAULT 'F' CHECK (sex IN ('F', 'M')),
+    level triage,
+    cost DECIMAL(10, 2) DEFAULT (0.0) CHECK (cost >= 0 AND cost < 100000),
+    admitted DATE NOT NULL,
+    discharged DATE CHECK (discharged IS NOT NULL),
+    seen TIMESTAMP(3) WITHOUT TIME ZONE DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+    room NUMERIC(4), meals NUMERIC(8, 2),
+    total DECIMAL(12, 2) GENERATED ALWAYS AS (room + meals) STORED,
+    ward CHAR(3), ward_name VARCHAR(40) /* copied */, paid TINYINT(1) NULL,
+    "key" DOUBLE PRECISION, tags TEXT[], shape FOO(3), colour ENUM('red', 'blue'),
+    PRIMARY KEY (id),
+    UNIQUE KEY once (ward, seen),
+    KEY by_ward (ward),
+    CONSTRAINT dates CHECK (discharged >= admitted AND (paid OR cost = 0)),
+    CHECK (random() < 2),
+    CHECK (id > 0),
+    CHECK (nothing > 0),
+    CONSTRAINT of_ward FOREIGN KEY (ward) REFERENCES wards (code) ON DELETE SET NULL
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+INSERT INTO stays VALUES (1);
+"""
+
+
+@pytest.fixture
+def imported(tmp_path):
+    def read(content, name="file.any", **options) -> ImportedSchema:
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return import_schema(path, **options)
+
+    return read
+
+
+def texts(found: ImportedSchema) -> list[str]:
+    return [rule.text for rule in found.schema.rules]
+
+
+def reason(found: ImportedSchema, start: str) -> str:
+    """Why the one thing that starts so was left out."""
+    (line,) = [line for line in found.left_out if line.startswith(start)]
+    return line.removeprefix(start)
+
+
+def sdv_with(constraints: list, key: str = "class_name", parameters: str = "parameters") -> dict:
+    return SDV_METADATA | {"constraints": [{key: name, parameters: given} for name, given in constraints]}
+
+
+# SDV
+
+
+@pytest.mark.parametrize(
+    ("key", "parameters"), [("class_name", "parameters"), ("constraint_class", "constraint_parameters")]
+)
+def test_sdv_constraints(imported, key, parameters):
+    found = imported(sdv_with(SDV_CONSTRAINTS, key, parameters))
+    assert texts(found) == [
+        "checkout >= checkin",
+        "paid > checkin",
+        "checkout > paid",
+        "rate > fee",
+        "basic + suite = 1",
+        "fee >= 0.0",
+        "rooms < 0.0",
+    ]
+    assert found.schema["checkin"].bounds == (date(2020, 1, 1), date(2024, 12, 31))
+    assert found.schema["rate"].bounds == (0.01, 999.99)
+    assert found.schema["basic"] == Column(name="basic", kind="integer", bounds=(0, 1))
+
+
+def test_sdv_constraints_that_are_left_out(imported):
+    found = imported(sdv_with(SDV_CONSTRAINTS))
+    assert "read off the training data" in reason(found, "SDV FixedCombinations")
+    assert "increments are not modelled" in reason(found, "SDV FixedIncrements")
+    assert "about the whole table" in reason(found, "SDV Unique")
+    assert "relates several tables" in reason(found, "SDV PrimaryToPrimaryKeySubset")
+    assert 'another table, "staff"' in reason(found, 'SDV Inequality ("checkin", "x")')
+    assert "there is no column 'checkinn'" in reason(found, 'SDV Inequality ("checkinn", "checkout")')
+    assert "expected the names of two columns" in reason(found, "SDV Inequality (3)")
+    assert "there is no such rule here" in reason(found, "SDV MyOwn")
+
+
+def test_sdv_ranges_are_read_off_data_and_left_out(imported):
+    found = imported(SDV_METADATA)
+    assert {name: found.schema[name].kind for name in ("rating", "rate", "fee", "nights", "rooms")} == {
+        "rating": "categorical",
+        "rate": "real",
+        "fee": "real",
+        "nights": "integer",
+        "rooms": "real",
+    }
+    assert (found.schema["rate"].decimals, found.schema["fee"].decimals) == (2, None)
+    assert found.schema["rating"] == Column(name="rating", kind="categorical")
+    assert found.schema["checkin"].bounds is None
+    assert "off the data" in reason(found, 'range_values, range_is_nullable of column "rating"')
+    assert "off the data" in reason(found, 'range_min of column "checkin"')
+    assert "no order" in reason(found, 'the order of column "rating"')
+    assert "integer from 0 to 15" in reason(found, 'decimal_places of column "rooms"')
+
+
+def test_sdv_constraints_in_the_metadata_of_one_table(imported):
+    columns = {"a": {"sdtype": "numerical"}, "b": {"sdtype": "numerical"}}
+    flat = {"constraint_name": "Inequality", "low_column_name": "a", "high_column_name": "b"}
+    dotted = {"constraint": "sdv.constraints.tabular.Positive", "column_name": "a"}
+    found = imported({"columns": columns, "constraints": [flat, dotted]})
+    assert texts(found) == ["b > a", "a >= 0.0"]
+    assert found.left_out == ()
+
+
+def test_constraints_alone_need_a_schema(imported, tmp_path):
+    constraints = [{"class_name": "Inequality", "parameters": {"low_column_name": "low", "high_column_name": "High 1"}}]
+    with pytest.raises(SchemaError, match="It has constraints but no columns"):
+        imported(constraints)
+    base = Schema.from_toml(
+        '[columns.low]\nkind = "integer"\nbounds = [0, 9]\n[columns."High 1"]\nkind = "integer"\n'
+        '[[rules]]\nkeep = "low <> 3"'
+    )
+    limit = {"column_name": "low", "relation": "<", "value": 5}
+    constraints.append({"class_name": "Positive", "parameters": {"column_name": "low"}})
+    constraints.append({"class_name": "ScalarInequality", "parameters": limit})
+    found = imported(constraints, schema=base)
+    assert texts(found) == ["low <> 3", '"High 1" > low', "low <= 4"]
+    assert found.schema.columns == base.columns
+
+
+# MOSTLY AI
+
+
+def test_mostly(imported):
+    found = imported(MOSTLY)
+    assert {column.name: column.kind for column in found.schema} == {
+        "id": "id",
+        "airline": "categorical",
+        "air_time": "real",
+        "elapsed": "real",
+        "departs": "datetime",
+        "remark": "text",
+    }
+    assert found.schema.drafted
+    assert texts(found) == ["elapsed >= air_time"]
+    assert "read off the training data" in reason(found, "MOSTLY AI FixedCombinations")
+    assert 'another table, "crew"' in reason(found, 'MOSTLY AI Inequality ("a", "b")')
+    assert "confirm it" in reason(found, 'the kind of column "elapsed"')
+
+
+def test_mostly_without_columns_needs_a_schema(imported):
+    with pytest.raises(SchemaError, match="--schema FILE"):
+        imported(MOSTLY["constraints"])
+    with pytest.raises(SchemaError, match="It describes 2 tables"):
+        imported(MOSTLY | {"tables": [*MOSTLY["tables"], {"name": "crew"}]})  # type: ignore[misc]
+
+
+# dpsynth
+
+
+def test_dpsynth_constraints(imported):
+    found = imported(DPSYNTH)
+    allowed, forbidden, dependency = (rule.to_dict() for rule in found.schema.rules)
+    assert allowed["combinations"] == ["software", "system"]
+    assert allowed["allowed"] == [["Game", "Windows"], ["Office", "Windows"], ["Tool", "Linux"], ["Tool", "Windows"]]
+    assert forbidden == {"combinations": ["system", "vendor"], "forbidden": [["Linux", "Acme"]]}
+    assert dependency["determines"] == ["software"]
+    assert dependency["table"] == [["Game", "Other"], ["Office", "Acme"], ["Tool", "Other"]]
+    assert "at least 2 columns" in reason(found, 'dpsynth constraint ("software")')
+
+
+# pandera
+
+
+def test_pandera(imported):
+    found = imported(PANDERA, name="schema.yaml")
+    schema = found.schema
+    assert schema["age"] == Column(name="age", kind="integer", nullable=False, bounds=(0, 120))
+    assert schema["sex"] == Column(name="sex", kind="categorical", nullable=False, categories=("F", "M"), closed=True)
+    assert schema["weight"] == Column(name="weight", kind="real", bounds=(0.0, 500.0))
+    assert schema["admitted"].bounds == (datetime(2020, 1, 1), datetime(2024, 12, 31))
+    assert schema["flag"] == Column(name="flag", kind="boolean", nullable=False)
+    assert (schema["day"].kind, schema["day"].bounds, schema.drafted) == ("integer", (3, 9), True)
+    assert schema["lag"].kind == "text"
+    assert texts(found) == ["code NOT IN (13)", "code <> 7", "weight > 0.0", "code >= 1"]
+
+
+def test_pandera_checks_that_are_left_out(imported):
+    found = imported(PANDERA)
+    assert "how texts are written" in reason(found, 'pandera str_length of column "sex"')
+    assert "about the whole table" in reason(found, 'pandera unique of "code"')
+    assert "about the whole table" in reason(found, "pandera unique: ")
+    assert "names every column" in reason(found, 'columns that match "visit_.+"')
+    assert "there is no such rule" in reason(found, 'pandera weird of column "lag"')
+    assert "only warns" in reason(found, 'pandera isin of column "lag"')
+    assert "no such rule" in reason(found, 'pandera complete of the frame, column "age"')
+    assert "make it a column" in reason(found, 'index "row"')
+
+
+def test_pandera_json_is_the_same(imported):
+    yaml = pytest.importorskip("yaml")
+    assert imported(yaml.safe_load(PANDERA), name="schema.json") == imported(PANDERA)
+
+
+# Great Expectations
+
+
+def test_great_expectations(imported):
+    found = imported(SUITE)
+    schema = found.schema
+    assert schema.names[:5] == ("stay", "sex", "pregnant", "age", "room")
+    assert schema["sex"] == Column(
+        name="sex", kind="categorical", nullable=False, categories=("female", "male"), closed=True
+    )
+    assert schema["age"] == Column(name="age", kind="integer", bounds=(0, 120))
+    assert schema["day"] == Column(name="day", kind="date", format="%d.%m.%Y")
+    assert [schema[name].kind for name in ("stay", "room", "meals", "total")] == ["categorical"] + 3 * ["integer"]
+    assert texts(found) == [
+        "room + meals = 100",
+        "total >= room",
+        "country, currency: 2 allowed combinations",
+        "when sex = 'male' then pregnant IN ('no')",
+        "when country IS NOT NULL then currency IS NOT NULL",
+        "when (sex = 'female') AND (pregnant IS NOT NULL) then age <= 60",
+        "room >= 1",
+    ]
+
+
+def test_expectations_that_are_left_out(imported):
+    found = imported(SUITE)
+    assert "mostly = 0.95" in reason(found, "expect_column_values_to_not_be_null (age)")
+    assert "mostly = 0.5" in reason(found, "expect_column_pair_values_to_be_equal")
+    assert "about the whole table" in reason(found, "expect_column_values_to_be_unique")
+    assert "about the whole table" in reason(found, "expect_column_mean_to_be_between")
+    assert "how texts are written" in reason(found, "expect_column_values_to_match_regex")
+    assert "known only when the suite is run" in reason(found, "expect_column_values_to_be_between (age)")
+    assert "there is no such rule" in reason(found, "expect_column_values_to_be_prime")
+    assert "confirm it" in reason(found, 'the kind of column "pregnant"')
+    assert found.schema.drafted
+
+
+@pytest.mark.parametrize(
+    ("condition", "when"),
+    [
+        ("sex=='male'", "sex = 'male'"),
+        ("(`age` >= 3)", "age >= 3"),
+        ('age > -1.5 and sex != "it\'s"', "age > -1.5 AND sex <> 'it''s'"),
+        ('col("sex") == "male"', "sex = 'male'"),
+        ("sex.isnull()", "sex IS NULL"),
+        ("paid == True", "paid = TRUE"),
+        ("age > other", None),
+        ("age in [1, 2]", None),
+        ("age > 1 or age < 0", None),
+        ({"column": "age", "operator": "not_in", "parameter": [1, 2]}, "age NOT IN (1, 2)"),
+        ({"type": "pass_through", "pass_through_filter": "age > 1"}, None),
+        (3, None),
+    ],
+)
+def test_row_conditions(imported, condition, when):
+    columns = [
+        {"type": "expect_column_values_to_be_of_type", "kwargs": {"column": name, "type_": type_name}}
+        for name, type_name in {"age": "float", "sex": "str", "paid": "bool", "x": "int"}.items()
+    ]
+    expectation = {
+        "type": "expect_column_values_to_be_between",
+        "kwargs": {"column": "x", "min_value": 0, "row_condition": condition},
+    }
+    found = imported({"name": "suite", "expectations": [*columns, expectation]})
+    assert texts(found) == ([] if when is None else [f"when {when} then x >= 0"])
+    assert len(found.left_out) == (when is None)
+
+
+# SQL
+
+
+def test_ddl(imported):
+    found = imported(DDL)
+    columns = {column.name: column for column in found.schema}
+    assert list(columns.values()) == [
+        Column(name="id", kind="id", nullable=False),
+        Column(name="age", kind="integer", nullable=False, bounds=(0, 120)),
+        Column(name="sex", kind="categorical", nullable=False, categories=("F", "M"), closed=True),
+        Column(name="level", kind="categorical", categories=("green", "yellow", "red"), closed=True),
+        Column(name="cost", kind="real", decimals=2, bounds=(0.0, 99999.99)),
+        Column(name="admitted", kind="date", nullable=False),
+        Column(name="discharged", kind="date", nullable=False),
+        Column(name="seen", kind="datetime"),
+        Column(name="room", kind="integer"),
+        Column(name="meals", kind="real", decimals=2),
+        Column(name="total", kind="real", decimals=2),
+        Column(name="ward", kind="categorical"),
+        Column(name="ward_name", kind="categorical"),
+        Column(name="paid", kind="boolean"),
+        Column(name="key", kind="real"),
+        Column(name="tags", kind="text"),
+        Column(name="shape", kind="text"),
+        Column(name="colour", kind="categorical", categories=("red", "blue"), closed=True),
+    ]
+    assert texts(found) == ["discharged >= admitted", 'paid OR ("cost" = 0)', "total = (room + meals)"]
+
+
+def test_ddl_that_is_left_out(imported):
+    found = imported(DDL)
+    assert "about the whole table" in reason(found, "UNIQUE (ward, seen)")
+    assert "random is not allowed" in reason(found, "CHECK (random() < 2)")
+    assert "not modelled" in reason(found, "CHECK (id > 0)")
+    assert "no column 'nothing'" in reason(found, "CHECK (nothing > 0)")
+    assert "FOO(3) is unknown" in reason(found, 'the type of column "shape"')
+    assert "--lookup wards=FILE.csv" in reason(found, "FOREIGN KEY (ward) REFERENCES wards")
+    assert len(found.left_out) == 6
+
+
+def test_ddl_with_a_lookup_table(imported, tmp_path):
+    (tmp_path / "wards.csv").write_text("code,ward_name,beds\nA01,Heart,12\nB02,Lung,8\n")
+    found = imported(DDL, lookups={"Wards": str(tmp_path / "wards.csv")})
+    assert found.schema["ward"].categories == ("A01", "B02")
+    assert found.schema["ward"].closed
+    assert found.schema.rules[-1].to_dict() == {
+        "determines": ["ward"],
+        "gives": ["ward_name"],
+        "table": [["A01", "Heart"], ["B02", "Lung"]],
+    }
+    (tmp_path / "wards.csv").write_text("code,name\nA01,Heart\nB02,Lung\n")
+    found = imported(DDL, lookups={"wards": str(tmp_path / "wards.csv")})
+    assert found.schema["ward"].categories == ("A01", "B02")
+    assert len(found.schema.rules) == 3
+    with pytest.raises(SchemaError, match="no foreign key to a table 'beds'"):
+        imported(DDL, lookups={"beds": "beds.csv"})
+    with pytest.raises(SchemaError, match="There is no file"):
+        imported(DDL, lookups={"wards": str(tmp_path / "absent.csv")})
+    with pytest.raises(SchemaError, match="Only foreign keys of SQL tables"):
+        imported({"age": 3}, lookups={"wards": "wards.csv"})
+
+
+def test_ddl_composite_keys_refer_to_combinations(imported, tmp_path):
+    (tmp_path / "places.csv").write_text("country,city\n1,Rome\n2,Lima\n")
+    script = (
+        "CREATE TABLE places (country INT, city TEXT, PRIMARY KEY (country, city));"
+        "CREATE TABLE trips (land INT, city TEXT, PRIMARY KEY (land, city));"
+        "ALTER TABLE ONLY public.trips ADD CONSTRAINT f FOREIGN KEY (land, city) REFERENCES places;"
+    )
+    found = imported(script, lookups={"places": str(tmp_path / "places.csv")})
+    assert found.schema["land"] == Column(
+        name="land", kind="categorical", nullable=False, categories=(1, 2), closed=True
+    )
+    assert texts(found) == ["land, city: 2 allowed combinations"]
+    assert "whole table" in reason(found, "PRIMARY KEY (land, city)")
+
+
+def test_ddl_refusals(imported):
+    assert imported("create temp table t (a int)").schema["a"].kind == "integer"
+    for script, message in {
+        "SELECT 1": "It creates no table",
+        "CREATE TABLE t AS SELECT 1": "no list of columns",
+        "CREATE TABLE t ()": "no columns",
+        "CREATE TABLE t (a INT": "no list of columns",
+        "CREATE TABLE (a INT)": "has no name",
+        "CREATE TABLE t (a INT, a INT)": "Duplicate column names",
+        "CREATE TABLE t (a INT); CREATE TABLE u (a INT)": "It creates 2 tables",
+        "CREATE TABLE t (3 INT)": "column without a name",
+    }.items():
+        with pytest.raises(SchemaError, match=message) as error:
+            imported(script, format="sql")
+        assert "\n" not in str(error.value)
+
+
+# All formats
+
+REALISTIC = {
+    "sdv": sdv_with(SDV_CONSTRAINTS),
+    "mostly": MOSTLY,
+    "dpsynth": DPSYNTH,
+    "pandera": PANDERA,
+    "great_expectations": SUITE,
+    "sql": DDL,
+}
+
+
+@pytest.mark.parametrize("name", REALISTIC)
+def test_each_format_is_detected_and_gives_a_schema_file(imported, tmp_path, name):
+    """The comments say what is left out, and the file reads back as the same schema."""
+    found = imported(REALISTIC[name])
+    assert imported(REALISTIC[name], format=name) == found
+    found.write(tmp_path / "schema.toml")
+    written = (tmp_path / "schema.toml").read_text()
+    assert Schema.read(tmp_path / "schema.toml") == found.schema
+    assert all(f"\n# - {line}\n" in written for line in found.left_out)
+    assert found.left_out
+
+
+def test_imported_rules_find_the_rows_that_break_them(imported):
+    found = imported(DDL)
+    rows = {"admitted": [date(2024, 1, 2), date(2024, 1, 2)], "discharged": [date(2024, 1, 3), date(2024, 1, 1)]}
+    assert found.schema.rules[0].broken(pa.table(rows)).tolist() == [False, True]
+
+
+def test_a_rule_that_contradicts_the_others_is_left_out(imported):
+    script = "CREATE TABLE t (a INT CHECK (a BETWEEN 0 AND 9), b INT, CHECK (a > b), CHECK (lower(a) > 'x'))"
+    found = imported(script)
+    assert texts(found)[:1] == ["a > b"]
+    assert len(texts(found)) + len(found.left_out) == 2
+
+
+@pytest.mark.parametrize(
+    ("checks", "column", "rules"),
+    [
+        ("a > 3 AND a < 9", {"kind": "integer", "bounds": (4, 8)}, []),
+        ("a >= 0.5 AND 9.5 >= a", {"kind": "integer", "bounds": (1, 9)}, []),
+        ("a >= 1 AND a >= 3 AND a <= 9 AND a <= 12", {"kind": "integer", "bounds": (3, 9)}, []),
+        ("a >= 5", {"kind": "integer"}, ["a >= 5"]),
+        ("a BETWEEN 5 AND 5", {"kind": "integer"}, ["a >= 5", "a <= 5"]),
+        ("a IN (3, 1)", {"kind": "categorical", "categories": (3, 1), "closed": True}, []),
+        ("a NOT IN (3, 1)", {"kind": "integer"}, ["a NOT IN (3, 1)"]),
+    ],
+)
+def test_checks_of_one_column(imported, checks, column, rules):
+    found = imported(f"CREATE TABLE t (a INT CHECK ({checks}))")
+    assert found.schema["a"] == Column(name="a", **column)
+    assert texts(found) == rules
+    assert found.left_out == ()
+
+
+@given(st.text(max_size=12).filter(lambda text: text and "\x00" not in text and text.encode("utf-8", "ignore")))
+def test_names_and_texts_are_quoted(name):
+    """Whatever the name and the text, SQL reads them as what they are."""
+    from understudy.schema.sql import quote_name, sandbox
+
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return
+    with sandbox() as connection:
+        query = f"SELECT {sql_name(name)} = {sql_literal(name)} FROM (SELECT {sql_literal(name)} AS {quote_name(name)})"
+        assert connection.execute(query).fetchall() == [(True,)]
+
+
+# Junk
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=6)
+    | st.sampled_from(["age", "sex", ">"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = [
+    *("columns", "tables", "constraints", "expectations", "kwargs", "type", "expectation_type", "checks", "sdtype"),
+    *("class_name", "parameters", "config", "attributes", "attribute_names", "possible_combinations", "dtype"),
+    *("functional_dependency", "column_names", "low_column_name", "high_column_name", "column", "value_set", "name"),
+    *("row_condition", "min_value", "max_value", "isin", "in_range", "schema_type", "options", "nullable", "relation"),
+]
+WORDS = [
+    *("Inequality", "OneHotEncoding", "ScalarRange", "FixedCombinations", "dataframe", "int64", "numerical", "age"),
+    *("expect_column_values_to_be_between", "expect_column_values_to_be_in_set", "expect_multicolumn_sum_to_equal"),
+]
+ALIKE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(WORDS) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*KEYS, *WORDS]), inner, max_size=4),
+    max_leaves=20,
+)
+TOKENS = [
+    *("CREATE", "TABLE", "t", "(", ")", ",", ";", "a", "b", "INT", "CHAR(3)", "CHECK", "(a > 1)", "NOT", "NULL", "'x"),
+    *("PRIMARY", "KEY", "REFERENCES", "FOREIGN", "AS", "ENUM", "('x')", "DEFAULT", "UNIQUE", '"', "`", "--", "IN", "."),
+    *("CREATE TABLE t (", "a INT", "ALTER TABLE t ADD", "CREATE TYPE m AS ENUM", "GENERATED ALWAYS AS (b)", "[", "/*"),
+]
+
+
+def survives(content: str, format: str | None) -> None:
+    """An import of anything is a schema that can be written and read, or one line of complaint."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file.any"
+        path.write_bytes(content.encode("utf-8", "surrogatepass"))
+        message = ""
+        try:
+            found = import_schema(path, format)
+        except SchemaError as error:
+            message = str(error)
+        else:
+            assert Schema.from_toml(found.to_toml()) == found.schema
+        assert "\n" not in message
+
+
+@settings(deadline=None, max_examples=80)
+@given(JSON | ALIKE, st.sampled_from([None, *FORMATS]))
+def test_any_json_is_a_schema_or_refused(content, format):
+    survives(json.dumps(content), format)
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.sampled_from(sorted(REALISTIC)), st.data())
+def test_a_damaged_file_is_a_schema_or_refused(name, data):
+    """One value of a realistic file replaced by anything."""
+    yaml = pytest.importorskip("yaml")
+    content = REALISTIC[name]
+    if name == "sql":
+        assert isinstance(content, str)
+        at = data.draw(st.integers(0, len(content)))
+        survives(content[:at] + data.draw(st.sampled_from(TOKENS)) + content[at + 3 :], name)
+        return
+    tree = json.loads(json.dumps(yaml.safe_load(content) if isinstance(content, str) else content))
+    node = tree
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        if not keys:
+            break
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(node[key], dict | list) or data.draw(st.integers(0, 5)) == 0:
+            node[key] = data.draw(JSON)
+            break
+        node = node[key]
+    survives(json.dumps(tree), name)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.sampled_from(TOKENS) | st.text(max_size=3), max_size=20).map(" ".join), st.sampled_from([None, "sql"])
+)
+def test_any_sql_is_a_schema_or_refused(content, format):
+    survives(content, format)
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000, '{"a": ' + "9" * 5000 + "}", "a: 2020-13-45"]
+)
+def test_deep_and_long_files(content):
+    survives(content, None)
