@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -226,6 +226,10 @@ def _priority(rule: Rule) -> int:
     return {Determines: 0, Sum: 1, Combinations: 2}.get(type(rule), 3)
 
 
+_Order: TypeAlias = tuple[Rule, tuple[str, ...], str, bool, int | float]
+"""A rule, the columns whose sum is the smaller side, the larger column, whether strictly, and a constant."""
+
+
 class _Builder:
     """Collects steps, each only if no other one rebuilds the same column and no column depends on itself."""
 
@@ -233,7 +237,7 @@ class _Builder:
         self.schema = schema
         self.steps: list[Step] = []
         self.remaining: list[Rule] = []
-        self._orders: list[tuple[Rule, tuple[str, ...], str, bool, int | float]] = []
+        self._orders: list[_Order] = []
 
     def add(self, rule: Rule) -> None:
         """Adds the steps of a rule; those of order rules come last, since several may be about one column."""
@@ -273,9 +277,9 @@ class _Builder:
         parts = self._columns(rule.sum)
         if not isinstance(rule.total, str):
             declared = all(part.bounds is not None for part in parts)
-            return declared and self._try(Shares(parts, rule.total, exact=rule.equals is not None))
+            return declared and self._try(Shares(parts, rule.total, exact=rule.is_exact))
         total = self.schema[rule.total]
-        if rule.equals is not None:
+        if rule.is_exact:
             return self._try(Total(total, parts))
         if len({column.kind for column in (total, *parts)}) > 1:
             return False
@@ -317,7 +321,7 @@ class _Builder:
 
     def add_orders(self) -> None:
         """One difference for each column that is above others; below others, where that is the only way or cheaper."""
-        above = {}
+        above: dict[str, list[_Order]] = {}
         for rule, lesser, greater, strict, offset in self._orders:
             if self._prefers_below(lesser, greater):
                 self._add_difference([(rule, lesser, greater, strict, offset)], below=True)
@@ -340,7 +344,7 @@ class _Builder:
         # The column that stays as it is keeps its distribution best: a year of admission rather than one of birth.
         return small.bounds is not None and large.bounds is not None and _width(small) > _width(large)
 
-    def _add_difference(self, orders: list, *, below: bool) -> None:
+    def _add_difference(self, orders: list[_Order], *, below: bool) -> None:
         names = [order[1][0] if below else order[2] for order in orders]
         column = self.schema[names[0]]
         while orders:
@@ -400,16 +404,21 @@ def _all_combinations(
     with_nulls = math.prod(size + null for size, null in sizes) - math.prod(size for size, _ in sizes)
     if len(listed) + with_nulls > MOST_JOINT:
         return None
-    ends = [(*each, None) if column.nullable else each for each, column in zip(values, columns, strict=True)]
-    partly = [row for row in itertools.product(*ends) if None in row]
+    partly: list[tuple[str | None, ...]] = []
+    for nulls in itertools.product(*([False, True] if column.nullable else [False] for column in columns)):
+        if any(nulls):
+            partly += itertools.product(*([None] if null else each for null, each in zip(nulls, values, strict=True)))
     return tuple(dict.fromkeys([*listed, *partly]))
 
 
-def _values_of(column: Column, listed: Sequence[str | None]) -> tuple[str, ...]:
-    """The values that a column can have beside a null in another one."""
+def _values_of(column: Column, listed: Sequence[str | None]) -> Sequence[str]:
+    """The values that a column can have beside a null in another one: without a declared domain, the listed ones."""
     if column.kind == "boolean":
         return ("false", "true")
     own = [as_text(value) for value in column.listed or () if value is not None]
+    if column.kind == "integer" and column.bounds is not None:
+        lower, upper = bound_numbers(column)
+        own = [str(value) for value in range(int(lower), int(min(upper, lower + MOST_JOINT)) + 1)]  # more are too many
     return tuple(dict.fromkeys(value for value in (*own, *listed) if value is not None))
 
 
