@@ -62,9 +62,9 @@ def adult() -> Task:
     table = load_table("adult")
     rules = (
         Determines(
-            determines=["education"],
-            gives=["education-num"],
-            table=[[name, years] for years, name in enumerate(EDUCATION, start=1)],
+            determines=("education",),
+            gives=("education-num",),
+            table=tuple((name, years) for years, name in enumerate(EDUCATION, start=1)),
         ),
         WhenThen(
             when="relationship IN ('Husband', 'Wife')",
@@ -130,7 +130,7 @@ def stays(seed: int) -> Task:
     rules = (
         Keep(keep="born <= admitted AND discharged >= admitted"),
         Keep(keep="age = date_diff('day', born, admitted) // 365"),
-        Sum(sum=["care", "drugs", "theatre"], equals="bill"),
+        Sum(sum=("care", "drugs", "theatre"), equals="bill"),
         WhenThen(when="ward = 'maternity'", then="sex = 'female'"),
     )
     return Task(train, make(5_000, seed + 1000), schema, rules, "again")
@@ -155,7 +155,7 @@ def chain(seed: int) -> Task:
     values = tuple(f"v{code}" for code in range(size))
     train = pa.table({name: np.asarray(values)[own] for name, own in zip(names, codes, strict=True)})
     rules = tuple(
-        Combinations(combinations=pair, forbidden=[[values[a], values[b]] for a, b in cells])
+        Combinations(combinations=pair, forbidden=tuple((values[a], values[b]) for a, b in cells))
         for pair, cells in forbidden.items()
     )
     return Task(train, None, _listed_schema(names, values, num_rows), rules, None)
@@ -173,8 +173,8 @@ def zeros(seed: int) -> Task:
     for a, b in itertools.combinations(range(num_columns), 2):
         cells = random.choice(size * size, round(0.3 * size * size), replace=False)
         odds[np.isin(rows[:, a] * size + rows[:, b], cells)] = 0
-        listed = [[values[cell // size], values[cell % size]] for cell in cells]
-        rules.append(Combinations(combinations=[names[a], names[b]], forbidden=listed))
+        listed = tuple((values[cell // size], values[cell % size]) for cell in cells)
+        rules.append(Combinations(combinations=(names[a], names[b]), forbidden=listed))
     chosen = rows[random.choice(len(rows), num_rows, p=odds / odds.sum())]
     train = pa.table({name: np.asarray(values)[chosen[:, at]] for at, name in enumerate(names)})
     return Task(train, None, _listed_schema(names, values, num_rows), tuple(rules), None)
@@ -202,8 +202,9 @@ def run_cell(cell: dict) -> dict:
             fake = release.sample_arrow(SAMPLED, seed=cell["seed"])
             times = {"seconds": time.monotonic() - began, "kept_at_once": release.acceptance()}
     broken = np.any([rule.broken(fake) for rule in task.rules], axis=0).mean()
-    frames = [None if each is None else _as_pandas(each) for each in (task.train, task.test, fake)]
-    return {**cell, **score(*frames, task.target), "broken": float(broken), **times}
+    test = None if task.test is None else _as_pandas(task.test)
+    scores = score(_as_pandas(task.train), test, _as_pandas(fake), task.target)
+    return {**cell, **scores, "broken": float(broken), **times}
 
 
 def _as_pandas(table: pa.Table) -> pd.DataFrame:

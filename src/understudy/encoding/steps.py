@@ -499,7 +499,7 @@ class Lookup:
 
 def fill_nulls(values: pa.Array, column: Column) -> pa.Array:
     """Without nulls where the column has none: the value that a null becomes by the schema."""
-    if column.nullable or not values.null_count:
+    if column.nullable:
         return values
     if column.kind in BOUNDED:
         lower = column.bounds[0] if column.bounds is not None else None
@@ -557,7 +557,7 @@ class Joint:
             ),
         )
 
-    def _codes(self, rows: Rows) -> np.ndarray:
+    def _places(self, rows: Rows) -> np.ndarray:
         """The index of each row's values in the list of each column; those that are not there are -1."""
         found = []
         for at, column in enumerate(self.columns):
@@ -569,10 +569,10 @@ class Joint:
 
     def _nearest(self, rows: Rows) -> np.ndarray:
         """The combination of each row: its own if allowed, else the first of those that agree in most columns."""
-        listed = self._codes(
+        listed = self._places(
             {c.name: pa.array([row[at] for row in self.rows], pa.string()) for at, c in enumerate(self.columns)}
         )
-        codes, inverse = np.unique(self._codes(rows), axis=0, return_inverse=True)
+        codes, inverse = np.unique(self._places(rows), axis=0, return_inverse=True)
         agreement = (codes[:, None, :] == listed[None]).sum(axis=2)
         nulls = np.asarray([sum(value is None for value in row) for row in self.rows])
         score = agreement * (len(self.columns) + 1) - nulls[None]  # among equals, as few nulls as can be

@@ -287,7 +287,7 @@ class Sum(Rule):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "sum", _check_names(self.sum, "sum", at_least=2))
-        if (self.equals is None) == (self.at_most is None):
+        if sum(getattr(self, key) is None for key in ("equals", "at_most")) != 1:
             raise SchemaError(
                 'sum needs what the columns add up to: either equals or at_most, as in equals = "total" or '
                 "at_most = 24.",
@@ -305,7 +305,12 @@ class Sum(Rule):
     @property
     def total(self) -> str | int | float:
         """The column or number on the other side."""
-        return self.equals if self.equals is not None else self.at_most  # type: ignore[return-value]
+        return self.equals if self.is_exact else self.at_most  # type: ignore[return-value]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the columns add up to the total, rather than to no more than it."""
+        return self.at_most is None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -313,7 +318,7 @@ class Sum(Rule):
 
     @property
     def text(self) -> str:
-        return f"{' + '.join(self.sum)} {'=' if self.equals is not None else '<='} {self.total}"
+        return f"{' + '.join(self.sum)} {'=' if self.is_exact else '<='} {self.total}"
 
     def to_dict(self) -> dict[str, object]:
         return {key: value for key, value in super().to_dict().items() if key != "decimals"}
@@ -329,7 +334,7 @@ class Sum(Rule):
                 else TOLERANCE
                 * np.maximum(1.0, np.max(np.abs([*parts, np.broadcast_to(total, parts[0].shape)]), axis=0))
             )
-            return excess > slack if self.equals is None else np.abs(excess) > slack
+            return np.abs(excess) > slack if self.is_exact else excess > slack
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
