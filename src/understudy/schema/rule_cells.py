@@ -134,22 +134,25 @@ def _of_skip(rule: Skip, codes: Mapping[str, CodeValues]) -> Possible:
 
 
 def _of_sum(rule: Sum, codes: Mapping[str, CodeValues]) -> Possible:
-    lowest, highest = (
-        sum(_axis(_floats(getattr(codes[name], end)), at, len(rule.columns)) for at, name in enumerate(rule.sum))
-        for end in ("lower", "upper")
-    )
-    low, high = (
-        _axis(_floats(getattr(codes[rule.total], end)), len(rule.sum), len(rule.columns))
-        if isinstance(rule.total, str)
-        else np.asarray(rule.total, dtype=np.float64)
-        for end in ("lower", "upper")
-    )
+    """The nearest corner of a cell decides: further inside, the excess grows faster than what is tolerated."""
+    num_axes = len(rule.columns)
+
+    def excess(parts_end: str, total_end: str) -> tuple[np.ndarray, np.ndarray]:
+        """Of the parts over the total, and what of it is tolerated."""
+        ends = [_floats(getattr(codes[name], parts_end)) for name in rule.sum]
+        is_column = isinstance(rule.total, str)
+        ends.append(_floats(getattr(codes[str(rule.total)], total_end)) if is_column else np.array([float(rule.total)]))
+        *parts, total = [_axis(each, at, max(num_axes, len(ends))) for at, each in enumerate(ends)]
+        size = functools.reduce(np.add, map(np.abs, (*parts, total)))
+        slack = TOLERANCE * np.maximum(1.0, size) if rule.decimals is None else 0.6 * 10.0**-rule.decimals + 0 * size
+        return functools.reduce(np.add, parts) - total, slack
+
     with np.errstate(invalid="ignore", over="ignore"):
-        slack = TOLERANCE * np.maximum(1.0, np.abs(lowest) + np.abs(highest) + np.abs(low) + np.abs(high))
-        slack = slack + (0.0 if rule.decimals is None else 10.0**-rule.decimals)
-        cells = (lowest <= high + slack) & ((highest >= low - slack) | (rule.at_most is not None))
-        cells = cells & ~np.isnan(highest + high)
-    return Possible(rule.columns, np.broadcast_to(cells, [codes[name].size for name in rule.columns]))
+        (least, tolerated), (most, tolerated_below) = excess("lower", "upper"), excess("upper", "lower")
+        cells = ~(least > tolerated) & ~np.isnan(least)
+        if rule.at_most is None:
+            cells &= ~(most < -tolerated_below)
+    return Possible(rule.columns, cells.reshape([codes[name].size for name in rule.columns]))
 
 
 def _floats(values: pa.Array) -> np.ndarray:
@@ -173,15 +176,20 @@ def _of_list(rule: Combinations, codes: Mapping[str, CodeValues]) -> Possible:
 
 
 def _of_table(rule: Determines, codes: Mapping[str, CodeValues]) -> Possible:
-    places = [_places(codes[name]) for name in rule.columns]
+    """A dependant may also be null, and is free where the table leaves it open."""
     cells = np.zeros([codes[name].size for name in rule.columns], dtype=bool)
+    places = [_places(codes[name]) for name in rule.columns]
+    nulls = [codes[name].lower.is_null().to_numpy(zero_copy_only=False) for name in rule.columns]
     for row in rule.table:
-        at = [
-            slice(None) if value is None else place.get(as_text(value))
-            for place, value in zip(places, row, strict=True)
-        ]
-        if None not in at:
-            cells[tuple(at)] = True
+        chosen = []
+        for name, value, place, null in zip(rule.columns, row, places, nulls, strict=True):
+            mask = null.copy() if name in rule.gives else np.zeros_like(null)
+            if value is None:
+                mask[:] = True
+            elif as_text(value) in place:
+                mask[place[as_text(value)]] = True
+            chosen.append(mask)
+        cells[np.ix_(*chosen)] = True
     return Possible(rule.columns, cells)
 
 

@@ -115,24 +115,26 @@ def _check_sums(numbered: Sequence[tuple[Rule, str]], columns: Mapping[str, Colu
         if not isinstance(rule, Sum):
             continue
         bounds = [columns[name].bounds for name in rule.sum]
-        lowest = sum(_number(b[0]) for b in bounds if b) if all(bounds) else None
-        highest = sum(_number(b[1]) for b in bounds if b) if all(bounds) else None
-        if isinstance(rule.total, str):
-            declared = columns[rule.total].bounds
-            total = None if declared is None else (_number(declared[0]), _number(declared[1]))
-        else:
-            total = (Fraction(rule.total), Fraction(rule.total))
-        if lowest is None or highest is None or total is None:
+        total = columns[rule.total].bounds if isinstance(rule.total, str) else (rule.total, rule.total)
+        if total is None or None in bounds:
             continue
-        largest = max(1.0, *(abs(float(end)) for end in (lowest, highest, *total)))
-        slack = Fraction(TOLERANCE * largest) if rule.decimals is None else Fraction(1, 2 * 10**rule.decimals)
-        if lowest > total[1] + slack:
-            problem = f"lower bounds of {', '.join(rule.sum)} add up to {float(lowest):g}, above {float(total[1]):g}"
-        elif rule.at_most is None and highest < total[0] - slack:
-            problem = f"upper bounds of {', '.join(rule.sum)} add up to {float(highest):g}, below {float(total[0]):g}"
+        lowers, uppers = ([_number(each[end]) for each in bounds if each] for end in (0, 1))
+        lowest, highest = map(_number, total)
+        names = ", ".join(rule.sum)
+        if sum(lowers) > highest + _tolerated(rule, [*lowers, highest]):
+            problem = f"lower bounds of {names} add up to {float(sum(lowers)):g}, above {float(highest):g}"
+        elif rule.at_most is None and sum(uppers) < lowest - _tolerated(rule, [*uppers, lowest]):
+            problem = f"upper bounds of {names} add up to {float(sum(uppers)):g}, below {float(lowest):g}"
         else:
             continue
         raise SchemaError(f"{title}: the {problem}. Correct the bounds, or remove the rule.", column=rule.sum[0])
+
+
+def _tolerated(rule: Sum, numbers: Sequence[Fraction]) -> Fraction:
+    """How far the sum may be from its total, or a little more."""
+    if rule.decimals is not None:
+        return Fraction(1, 2 * 10**rule.decimals)
+    return Fraction(TOLERANCE) * max(Fraction(1), sum((abs(number) for number in numbers), Fraction(0)))
 
 
 # --------------------------------------------------------------------------------------------------------------- orders
