@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from understudy.cli.main import run
 from understudy.errors import SchemaError
 from understudy.schema import Column, Schema
 from understudy.schema.imported import ImportedSchema, sql_literal, sql_name
@@ -559,6 +560,37 @@ def test_ddl_composite_keys_refer_to_combinations(imported, tmp_path):
     assert "whole table" in reason(found, "PRIMARY KEY (land, city)")
 
 
+def test_ddl_of_a_postgresql_dump(imported):
+    """Lists become arrays, texts are cast, and keys come later."""
+    script = """
+    CREATE TYPE public.mood AS ENUM (
+        'sad',
+        'ok'
+    );
+    CREATE TABLE public.people (
+        id integer DEFAULT nextval('public.people_id_seq'::regclass) NOT NULL,
+        sex character varying(1) NOT NULL,
+        size text COLLATE "C",
+        born timestamp with time zone DEFAULT now(),
+        now_feels public.mood DEFAULT 'ok'::public.mood,
+        CHECK (((sex)::text = ANY ((ARRAY['F'::character varying, 'M'::character varying])::text[]))),
+        CONSTRAINT size_check CHECK ((size <> 'x'::text))
+    );
+    ALTER TABLE public.people OWNER TO postgres;
+    ALTER TABLE ONLY public.people ADD CONSTRAINT people_pkey PRIMARY KEY (id);
+    """
+    found = imported(script)
+    assert found.schema.columns == (
+        Column(name="id", kind="id", nullable=False),
+        Column(name="sex", kind="categorical", nullable=False, categories=("F", "M"), closed=True),
+        Column(name="size", kind="categorical"),
+        Column(name="born", kind="datetime"),
+        Column(name="now_feels", kind="categorical", categories=("sad", "ok"), closed=True),
+    )
+    assert texts(found) == ["size != 'x'"]
+    assert found.left_out == ()
+
+
 def test_ddl_refusals(imported):
     assert imported("create temp table t (a int)").schema["a"].kind == "integer"
     for script, message in {
@@ -598,6 +630,30 @@ def test_each_format_is_detected_and_gives_a_schema_file(imported, tmp_path, nam
     assert Schema.read(tmp_path / "schema.toml") == found.schema
     assert all(f"\n# - {line}\n" in written for line in found.left_out)
     assert found.left_out
+
+
+def test_the_command_prints_what_is_left_out(tmp_path, capsys):
+    (tmp_path / "stays.sql").write_text(DDL)
+    (tmp_path / "wards.csv").write_text("code,name\nA01,Heart\n")
+    (tmp_path / "constraints.json").write_text(
+        json.dumps([{"class_name": "Inequality", "parameters": {"low_column_name": "age", "high_column_name": "room"}}])
+    )
+    out = str(tmp_path / "stays.toml")
+    lookup = f"wards={tmp_path / 'wards.csv'}"
+    assert run(["schema", "import", str(tmp_path / "stays.sql"), "-o", out, "--lookup", lookup]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    *lines, wrote = printed.err.splitlines()
+    assert [line.removeprefix("Not carried over: ") for line in lines] == [
+        line.removeprefix("# - ") for line in Path(out).read_text().splitlines() if line.startswith("# - ")
+    ]
+    assert len(lines) == 5
+    assert wrote.startswith(f"Wrote {out}.")
+    both = str(tmp_path / "both.toml")
+    assert run(["schema", "import", str(tmp_path / "constraints.json"), "-o", both, "--schema", out]) == 0
+    assert [rule.text for rule in Schema.read(both).rules][-1] == "room > age"
+    assert run(["schema", "import", str(tmp_path / "stays.sql"), "-o", both, "--lookup", "wards"]) == 2
+    assert "--lookup expects NAME=FILE.csv" in capsys.readouterr().err
 
 
 def test_imported_rules_find_the_rows_that_break_them(imported):
@@ -644,6 +700,23 @@ def test_names_and_texts_are_quoted(name):
     with sandbox() as connection:
         query = f"SELECT {sql_name(name)} = {sql_literal(name)} FROM (SELECT {sql_literal(name)} AS {quote_name(name)})"
         assert connection.execute(query).fetchall() == [(True,)]
+
+
+def test_an_imported_schema_is_fitted_and_its_rules_are_kept(imported):
+    """From a script to synthetic rows: none of them breaks a rule, though a real row does."""
+    import understudy as us
+
+    script = (
+        "CREATE TABLE stays (a INT NOT NULL CHECK (a BETWEEN 0 AND 20), b INT NOT NULL CHECK (b BETWEEN 0 AND 30),"
+        " sex CHAR(1) NOT NULL CHECK (sex IN ('F', 'M')), CHECK (b >= a), CHECK (sex = 'F' OR a <> 3))"
+    )
+    schema = imported(script).schema
+    assert len(schema.rules) == 2
+    real = pa.table({"a": [i % 21 for i in range(200)], "b": [i % 29 for i in range(200)], "sex": ["F", "M"] * 100})
+    assert any(rule.broken(real).any() for rule in schema.rules)
+    release = us.fit(real, "independent", epsilon=5, schema=schema, seed=0)
+    synthetic = release.sample(500, seed=1)
+    assert not any(rule.broken(synthetic).any() for rule in schema.rules)
 
 
 # Junk

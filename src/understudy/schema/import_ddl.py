@@ -125,6 +125,37 @@ def _sql(tokens: Sequence[_Token]) -> str:
     return text
 
 
+def _without_text_casts(tokens: Sequence[_Token]) -> list[_Token]:
+    """Tokens without casts to text, which PostgreSQL adds to every condition about texts when it writes a dump."""
+    kept: list[_Token] = []
+    at = 0
+    while at < len(tokens):
+        cast = tokens[at].word == "::" and at + 1 < len(tokens) and _TYPES.get(tokens[at + 1].word) == "categorical"
+        if not cast:
+            kept.append(tokens[at])
+            at += 1
+            continue
+        at += 2
+        at += tokens[at : at + 1] != [] and tokens[at].word == "varying"
+        at += 2 * ([token.word for token in tokens[at : at + 2]] == ["[", "]"])
+    return kept
+
+
+def _without_arrays(tokens: Sequence[_Token]) -> list[_Token]:
+    """Tokens with IN (...) for = ANY (ARRAY[...]), as which PostgreSQL writes it in a dump."""
+    words = [token.word for token in tokens]
+    for at in range(len(tokens) - 1):
+        inner = _group(tokens, at + 2) if words[at : at + 3] == ["=", "any", "("] else None
+        if inner is None:
+            continue
+        end = at + 4 + len(inner)
+        listed = [token for token in inner if token.word not in ("(", ")")]
+        if [token.word for token in listed[:2]] == ["array", "["] and listed[-1].word == "]":
+            items = [_Token("IN", "in", "IN"), _Token("(", "(", None), *listed[2:-1], _Token(")", ")", None)]
+            return [*tokens[:at], *items, *_without_arrays(tokens[end:])]
+    return list(tokens)
+
+
 def _unquote(token: _Token) -> str | None:
     """The text of a string."""
     return token.text[1:-1].replace("''", "'") if token.text.startswith("'") else None
@@ -246,7 +277,7 @@ def _parse_item(item: Sequence[_Token], column: str | None, table: _Table) -> No
         elif word == "unique" or (word == "key" and words[at - 1 : at] == ["unique"]):
             table.unique.append(names)
         elif word == "check":
-            table.checks.append(_sql(_group(item, at) or []))
+            table.checks.append(_sql(_without_arrays(_without_text_casts(_group(item, at) or []))))
         elif word == "as" and column is not None and words[at + 1 : at + 2] == ["("]:
             table.columns[column].generated = _sql(_group(item, at) or [])
         elif word == "references":
