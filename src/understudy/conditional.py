@@ -56,14 +56,16 @@ def sample_meeting(
         rows = rows.filter(pa.array(rows_meeting(where, rows, codec, origin)))
         return rows, rows.num_rows
 
+    words = {"met": "kept", "condition": "the rules" + " and the condition" * (where is not None)}
+    words = words if codec.schema.rules else {}
     try:
-        found = propose_until(num_rows, propose, key=key)
+        found = propose_until(num_rows, propose, key=key, **words)
     except ConditionError:
         if not codec.schema.rules:
             raise
         again, tried_key = jax.random.split(key)
         try:
-            found = propose_until(num_rows, functools.partial(propose, repair=True), key=again)
+            found = propose_until(num_rows, functools.partial(propose, repair=True), key=again, **words)
         except ConditionError as error:
             raise ConditionError(_explain(str(error), draw(TRIED, tried_key, allowed), codec, origin)) from None
     accepted = pa.concat_tables(found).slice(0, num_rows)
@@ -98,9 +100,7 @@ def _explain(message: str, rows: pa.Table, codec: Codec, origin: Origin) -> str:
     worst = max(broken, key=lambda text: broken[text])
     if not broken[worst]:
         return message
-    return (
-        f"{message.rstrip('.')}, or loosen the rule that most rows of the model break ({broken[worst]:.0%}): {worst}."
-    )
+    return f"{message} Most rows of the model break this rule ({broken[worst]:.0%}): {worst}."
 
 
 def allowed_codes(where: str, codec: Codec, origin: Origin) -> dict[str, np.ndarray]:

@@ -154,7 +154,7 @@ def synth(
     except ConditionError as error:
         raise ConditionError(
             f"{error} The budget is spent and the release is kept. Sample from it at no cost with 'understudy sample "
-            f"{folder}' and another --where.",
+            f"{folder}'{' and another --where' if options.where else ''}.",
             column=error.column,
         ) from None
     write_table(fake, out, origin=release.origin, force=options.force)

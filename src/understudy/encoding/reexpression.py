@@ -78,7 +78,7 @@ class Reexpression:
         """
         kept = np.ones(table.num_rows, dtype=bool)
         dropping = [rule for rule in self.schema.rules if on_break(rule, self.schema) == "drop"]
-        for rules, rows in ((dropping, self._typed), (self._clamping, self._clean)):
+        for rules, rows in ((dropping, self._filled), (self._clamping, self._clean)):
             if rules:
                 typed = pa.table(rows(table))
                 for rule in rules:
@@ -149,8 +149,12 @@ class Reexpression:
         """The columns of rules in the types of their kinds."""
         return {name: in_declared_type(table.column(name), self.schema[name]) for name in sorted(self._ruled)}
 
+    def _filled(self, table: pa.Table) -> Arrays:
+        """The same without nulls where the schema excludes them."""
+        return {name: fill_nulls(values, self.schema[name]) for name, values in self._typed(table).items()}
+
     def _clean(self, table: pa.Table) -> Arrays:
-        rows = self._typed(table)
+        rows = self._filled(table)
         for step in self.steps:
             rows |= step.clean(rows)
         for rule in self.remaining:
@@ -187,7 +191,7 @@ def rule_notes(schema: Schema, *, draws_per_row: int) -> tuple[Note, ...]:
     """How each rule will be kept, for the reader of a plan or run; none without rules. Public facts alone."""
     known = reexpress(schema)
     again = f"by structural zeros, and where these do not decide by at most {draws_per_row:,} draws for each row"
-    moved = {"clamp": "moved to one that keeps it", "drop": "left out"}
+    moved = {"clamp": "moved to one that keeps it (clamp)", "drop": "left out (drop)"}
     notes = [
         f"Rule {number} ({rule.text}) is kept {'by construction' if rule in known.constructed else again}. "
         f"A real row that breaks it is {moved[on_break(rule, schema)]}."

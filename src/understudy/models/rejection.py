@@ -30,12 +30,15 @@ def propose_until(
     *,
     key: PRNGKeyArray,
     batch_size: int | None = None,
+    condition: str = "the condition",
+    met: str = "met",
 ) -> list[Rows]:
     """Batches of accepted rows, `num_rows` or more in all. Raises ConditionError if the condition is too rare.
 
     Args:
         propose: draws this many rows with this key, and returns those that meet the condition and their number.
         batch_size: proposals per call; None: `num_rows`, then as many as the acceptance rate so far suggests.
+        condition, met: the words of the message.
     """
     accepted: list[Rows] = []
     found = drawn = 0
@@ -45,8 +48,8 @@ def propose_until(
         is_hopeless = drawn >= MIN_DRAWS and 2 * found * limit < num_rows * drawn
         if drawn >= limit or is_hopeless:
             raise ConditionError(
-                f"Only {found} of {num_rows} rows met the condition in {drawn:,} draws. "
-                f"{'Ask for fewer rows, or loosen' if found else 'Loosen'} the condition."
+                f"Only {found} of {num_rows} rows {met} {condition} in {drawn:,} draws. "
+                f"{'Ask for fewer rows, or loosen' if found else 'Loosen'} {condition}."
             )
         key, batch_key = jax.random.split(key)
         size = min(size, limit - drawn)
