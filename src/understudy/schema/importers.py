@@ -32,6 +32,16 @@ def import_schema(
 
     Without a named format, it is detected from the content. With `schema` only the rules are taken from the file and
     added to that schema. `lookups` are CSV files of the tables that foreign keys of an SQL table refer to, by name.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
+    ...     _ = file.write("CREATE TABLE stays (age INT CHECK (age BETWEEN 0 AND 120), UNIQUE (age))")
+    ...     file.flush()
+    ...     imported = import_schema(file.name)
+    >>> imported.schema["age"].bounds
+    (0, 120)
+    >>> imported.left_out
+    ('UNIQUE (age): it is about the whole table, and a rule is about single rows.',)
     """
     if format is not None and format not in FORMATS:
         raise SchemaError(
