@@ -531,7 +531,10 @@ def schema_import(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Convert another tool's description of a table to a schema file, and list what could not be carried over."""
+    """Convert another tool's description of a table to a schema file.
+
+    What could not be carried over is printed, and stands in comments at the end of the file.
+    """
     from understudy.schema.importers import import_schema
 
     lookups = dict(_name_and_file(given) for given in lookup or [])
