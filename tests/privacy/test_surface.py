@@ -81,8 +81,10 @@ MADE_IN = {
 
 ONE_PLACE = {
     "convert_columns": {"encoding/fit.py"},
+    "convert_rows": {"encoding/fit.py"},
     "encode_rows": {"encoding/fit.py"},
     "hold_out": {"splitting.py"},  # its rows go to a file of the steward
+    "keep_rows": {"encoding/fit.py"},
     "limit_units": {"encoding/fit.py"},
     "noise_source": {"api.py", "learners/sklearn.py", "audit/queries.py", "audit/training.py"},  # where runs start
     "split_units": {"splitting.py"},
@@ -195,7 +197,7 @@ def _rules_broken(node: ast.AST, file: str) -> Iterator[str]:
         case ast.Call(func=func, args=args, keywords=keywords):
             if any(word.arg == "partition" for word in keywords) and file not in PARTITIONED_IN:
                 yield "gives a query a partition"
-            if last_name(func) in ("convert_columns", "encode_rows"):
+            if last_name(func) in ("convert_columns", "convert_rows", "encode_rows", "keep_rows"):
                 passed = [inner for each in (*args, *keywords) for inner in ast.walk(each)]
                 yield from ("hands in a lambda" for each in passed if isinstance(each, ast.Lambda))
             if last_name(func) in ("default_rng", "RandomState") and not (args or keywords):

@@ -100,7 +100,7 @@ def _log_possible(masks: Sequence[Mask], drawn: Mapping[int, Float[Array, "rows 
         joint = jnp.ones((1, 1))
         for given in mask.given:
             joint = (joint[:, :, None] * drawn[given][:, None]).reshape(len(drawn[given]), -1)
-        total = total + jnp.log(jnp.maximum(joint @ mask.rows.astype(np.float32), LEAST_POSSIBLE))
+        total = total + jnp.log(jnp.maximum(joint @ mask.lines.astype(np.float32), LEAST_POSSIBLE))
     return jnp.asarray(total)
 
 
@@ -147,12 +147,12 @@ def sample_codes(
 
 def _is_possible(masks: Sequence[Mask], values: Float[Array, "rows features"], blocks: Blocks) -> Array:
     """The codes of one block that are possible for the categories drawn before; all of them where none is."""
-    possible = jnp.ones((len(values), masks[0].rows.shape[1]), dtype=bool)
+    possible = jnp.ones((len(values), masks[0].lines.shape[1]), dtype=bool)
     for mask in masks:
         line = jnp.zeros(len(values), dtype=jnp.int32)
         for given in mask.given:
             line = line * blocks[given].size + jnp.argmax(values[:, _cut(blocks, given)], axis=1).astype(jnp.int32)
-        possible = possible & jnp.asarray(mask.rows)[line]
+        possible = possible & jnp.asarray(mask.lines)[line]
     return possible | ~possible.any(axis=1, keepdims=True)
 
 

@@ -28,7 +28,7 @@ class Mask(NamedTuple):
     """Over the earlier columns in their order, then the masked one."""
 
     @property
-    def rows(self) -> np.ndarray:
+    def lines(self) -> np.ndarray:
         """One line of possible codes for each combination of earlier codes, the last of these varying fastest."""
         possible = self.zeros.possible
         return possible.reshape(math.prod(possible.shape[:-1]), possible.shape[-1])
@@ -65,10 +65,10 @@ def block_masks(zeros: Sequence[StructuralZeros], names: Sequence[str], columns:
 
 def possible_codes(masks: Sequence[Mask], codes: np.ndarray) -> np.ndarray:
     """For each row, the codes that all masks on one column leave possible; all of them where none is."""
-    possible = np.ones((len(codes), masks[0].rows.shape[1]), dtype=bool)
+    possible = np.ones((len(codes), masks[0].lines.shape[1]), dtype=bool)
     for mask in masks:
         at = np.ravel_multi_index(tuple(codes[:, mask.given].T), mask.zeros.possible.shape[:-1]) if mask.given else 0
-        possible &= mask.rows[at]
+        possible &= mask.lines[at]
     return possible | ~possible.any(axis=1, keepdims=True)
 
 
@@ -83,7 +83,7 @@ def _merge(tables: Sequence[StructuralZeros]) -> list[StructuralZeros]:
     for columns, same in itertools.groupby(
         sorted(tables, key=lambda each: each.columns), key=lambda each: each.columns
     ):
-        possible = np.stack([each.possible for each in same]).all(axis=0)
+        possible = np.asarray(np.all([each.possible for each in same], axis=0))
         if possible.any():  # contradictory rules leave nothing to draw, so they mask nothing here
             merged.append(StructuralZeros(columns, possible))
     return merged
@@ -101,7 +101,7 @@ def _project(tables: Sequence[StructuralZeros], places: Mapping[str, int]) -> li
     joint = np.ones([sizes[name] for name in axes], dtype=bool)
     for each in tables:
         joint &= each.possible.reshape([sizes[name] if name in each.columns else 1 for name in axes])
-    possible = joint.any(axis=-1)
+    possible = np.asarray(joint.any(axis=-1))
     return [StructuralZeros(tuple(given), possible)] if possible.any() else []
 
 

@@ -108,8 +108,8 @@ def _read_smartnoise(content: Entry, draft: Draft) -> None:
         for key in ("cardinality", "missing_value"):
             if key in entry:
                 draft.leave_out(f"{key} of column {format_value(name)}", NO_COUNTERPART)
-    draft.table |= {"rows": _count(table.get("rows")), "unit": unit}
-    draft.table["max_rows_per_unit"] = (_count(most) or 1) if unit is not None else 1
+    draft.facts |= {"rows": _count(table.get("rows")), "unit": unit}
+    draft.facts["max_rows_per_unit"] = (_count(most) or 1) if unit is not None else 1
 
 
 def _smartnoise_column(name: str, entry: Entry) -> Column:

@@ -227,10 +227,10 @@ class Determines(Rule):
             raise SchemaError(
                 f"Column {both[0]!r} is both in determines and in gives. Remove it from one of them.", column=both[0]
             )
-        rows = _check_rows(self.table, "table", (*keys, *given), nulls_from=len(keys))
-        object.__setattr__(self, "table", rows)
+        listed = _check_rows(self.table, "table", (*keys, *given), nulls_from=len(keys))
+        vars(self)["table"] = listed
         seen: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
-        for row in rows:
+        for row in listed:
             texts = tuple(map(as_text, row))
             if seen.setdefault(texts[: len(keys)], texts[len(keys) :]) != texts[len(keys) :]:
                 raise SchemaError(
