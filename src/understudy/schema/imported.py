@@ -75,7 +75,7 @@ class Draft:
 
     def __init__(self, base: Schema | None = None, lookups: Mapping[str, str] | None = None) -> None:
         self.lookups = dict(lookups or {})
-        self.facts: dict[str, object] = {}
+        self.table_keys: dict[str, object] = {}
         """Fields of the schema other than columns and rules."""
         self._base = base
         self._columns: dict[str, Column] = {} if base is None else {column.name: column for column in base.columns}
@@ -117,7 +117,7 @@ class Draft:
     def guess(self, name: str, kind: str, why: str = "the file does not say its kind") -> None:
         """Adds a column with a kind that a person must confirm."""
         if self._base is None:
-            self.facts["drafted"] = True
+            self.table_keys["drafted"] = True
             self.leave_out(f"the kind of column {format_value(name)}", f"{why}; {kind} was drafted, confirm it")
         self.declare(Column(name=name, kind=kind))
 
@@ -245,7 +245,7 @@ class Draft:
         for name in [*self._lower, *(name for name in self._upper if name not in self._lower)]:
             self._settle_limits(name)
         rules = () if self._base is None else self._base.rules
-        fields = self.facts if self._base is None else {}
+        fields = self.table_keys if self._base is None else {}
         build: Callable[[Sequence[Rule]], Schema] = functools.partial(self._build, fields)
         added = self._rules
         try:

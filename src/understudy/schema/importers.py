@@ -108,8 +108,8 @@ def _read_smartnoise(content: Entry, draft: Draft) -> None:
         for key in ("cardinality", "missing_value"):
             if key in entry:
                 draft.leave_out(f"{key} of column {format_value(name)}", NO_COUNTERPART)
-    draft.facts |= {"rows": _count(table.get("rows")), "unit": unit}
-    draft.facts["max_rows_per_unit"] = (_count(most) or 1) if unit is not None else 1
+    draft.table_keys |= {"rows": _count(table.get("rows")), "unit": unit}
+    draft.table_keys["max_rows_per_unit"] = (_count(most) or 1) if unit is not None else 1
 
 
 def _smartnoise_column(name: str, entry: Entry) -> Column:
