@@ -164,7 +164,7 @@ def _tidy(column: Column) -> st.SearchStrategy:
     if column.kind == "boolean":
         inside = st.booleans()
     elif column.kind == "categorical":
-        inside = st.sampled_from(WORDS)
+        inside = st.sampled_from(column.categories or WORDS)
     elif column.kind == "integer":
         inside = st.integers(0, 4)
     elif column.kind == "real":
