@@ -1,7 +1,7 @@
 """Rules that contradict each other or the declared columns, found where that can be decided from public facts."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from typing import NamedTuple
@@ -56,8 +56,12 @@ def _check_dependencies(numbered: Sequence[tuple[Rule, str]], assigned: Mapping[
             )
     cycle = _find_cycle(givers)
     if cycle:
-        titles = list(dict.fromkeys(giver.title for giver in cycle))
-        chain = ", ".join(f"{' and '.join(giver.inputs)} give {giver.column}" for giver in cycle)
+        used = {giver.title for giver in cycle}
+        titles = [title for _, title in numbered if title in used]
+        chain = ", ".join(
+            f"{' and '.join(giver.inputs)} {'gives' if len(giver.inputs) == 1 else 'give'} {giver.column}"
+            for giver in cycle
+        )
         raise SchemaError(
             f"{_join(titles)} {'is' if len(titles) == 1 else 'are'} circular: {chain}. Remove one, or list the"
             " combinations that are allowed.",
@@ -176,8 +180,7 @@ def _check_orders(assigned: Mapping[str, Sequence[Part]], columns: Mapping[str, 
         if (edge := _order_edge(part, title, columns, types)) is not None
     ]
     for circle in _circles(orders):
-        titles = list(dict.fromkeys(edge.title for edge in circle.path if edge.title))
-        edge = circle.path[0]
+        titles, edge = _titles(circle, assigned), circle.path[0]
         if circle.size > (0, 0):
             names = " > ".join([*(str(e.greater) for e in circle.path), str(edge.greater)])
             says = "contradicts itself" if len(titles) == 1 else "contradict each other"
@@ -194,7 +197,7 @@ def _check_orders(assigned: Mapping[str, Sequence[Part]], columns: Mapping[str, 
         is_real = any(columns[name].kind == "real" for edge in circle.path if (name := edge.greater) is not None)
         scale = max(abs(edge.offset) for edge in circle.path)
         if circle.size > (scale * Fraction(1, 10**9) if is_real else 0, 0):  # sums of reals may be rounded
-            titles = list(dict.fromkeys(edge.title for edge in circle.path if edge.title))
+            titles = _titles(circle, assigned)
             ends = [edge.greater or edge.lesser for edge in circle.path if edge.title is None]
             shown = " and ".join(
                 f"{name} from {b[0]} to {b[1]}" for name in reversed(ends) if name and (b := columns[name].bounds)
@@ -204,6 +207,12 @@ def _check_orders(assigned: Mapping[str, Sequence[Part]], columns: Mapping[str, 
                 f" {'the rule' if len(titles) == 1 else 'one of the rules'}.",
                 column=ends[-1],
             )
+
+
+def _titles(circle: _Gap, assigned: Iterable[str]) -> list[str]:
+    """The rules of a circle, in the order of the schema."""
+    used = {edge.title for edge in circle.path}
+    return [title for title in assigned if title in used]
 
 
 def _order_edge(part: Part, title: str, columns: Mapping[str, Column], types: pa.Schema) -> _Edge | None:
