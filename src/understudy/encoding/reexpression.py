@@ -32,6 +32,7 @@ from understudy.encoding.steps import (
     Total,
     fill_nulls,
     in_declared_type,
+    inside_domain,
 )
 from understudy.notes import Note
 from understudy.schema import BOUNDED, Category, Column, Schema
@@ -78,16 +79,12 @@ class Reexpression:
         """
         kept = np.ones(table.num_rows, dtype=bool)
         dropping = [rule for rule in self.schema.rules if on_break(rule, self.schema) == "drop"]
-        for rules, rows in ((dropping, self._filled), (self._clamping, self._clean)):
+        for rules, rows in ((dropping, self._typed), (self.schema.rules, self._clean)):
             if rules:
                 typed = pa.table(rows(table))
                 for rule in rules:
                     kept &= ~rule.broken(typed)
         return kept
-
-    @functools.cached_property
-    def _clamping(self) -> tuple[Rule, ...]:
-        return tuple(rule for rule in self.schema.rules if on_break(rule, self.schema) == "clamp")
 
     def read(self, table: pa.Table) -> pa.Table:
         """The columns of rules as their declared kinds, whatever types and formats they have in a table."""
@@ -149,12 +146,8 @@ class Reexpression:
         """The columns of rules in the types of their kinds."""
         return {name: in_declared_type(table.column(name), self.schema[name]) for name in sorted(self._ruled)}
 
-    def _filled(self, table: pa.Table) -> Arrays:
-        """The same without nulls where the schema excludes them."""
-        return {name: fill_nulls(values, self.schema[name]) for name, values in self._typed(table).items()}
-
     def _clean(self, table: pa.Table) -> Arrays:
-        rows = self._filled(table)
+        rows = {name: inside_domain(values, self.schema[name]) for name, values in self._typed(table).items()}
         for step in self.steps:
             rows |= step.clean(rows)
         for rule in self.remaining:

@@ -497,20 +497,32 @@ class Lookup:
         return filled
 
 
+def inside_domain(values: pa.Array, column: Column) -> pa.Array:
+    """Numbers inside the declared bounds, and no nulls where the column has none, as rows are encoded."""
+    values = fill_nulls(values, column)
+    if column.kind not in BOUNDED:
+        return values
+    scale = Scale(column)
+    return scale.write(*scale.read({column.name: values})).cast(values.type)
+
+
 def fill_nulls(values: pa.Array, column: Column) -> pa.Array:
     """Without nulls where the column has none: the value that a null becomes by the schema."""
     if column.nullable:
         return values
     if column.kind in BOUNDED:
-        lower = column.bounds[0] if column.bounds is not None else None
-        instead: object = 0 if lower is None and column.kind in ("integer", "real") else lower
+        if column.bounds is None:
+            return pc.fill_null(values, pa.scalar(0, pa.int32() if column.kind == "date" else None).cast(values.type))
+        instead: object = column.bounds[0]
     elif column.kind == "boolean":
         instead = False
     else:
         instead = column.replacement if column.categories is not None else "other"
-    if instead is None:
-        return values
-    return pc.fill_null(values, pa.scalar(str(instead) if pa.types.is_string(values.type) else instead, values.type))
+    return (
+        values
+        if instead is None
+        else pc.fill_null(values, pa.scalar(str(instead) if pa.types.is_string(values.type) else instead, values.type))
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- combinations
