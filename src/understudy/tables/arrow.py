@@ -4,12 +4,14 @@ import importlib.util
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.feather
 import pyarrow.parquet as pq
 
 from understudy.errors import TableError
 from understudy.tables.cast import without_metadata
 from understudy.tables.location import TableLocation
+from understudy.tables.writing_batches import RECORD_ROWS, Batches
 
 
 def read_parquet(location: TableLocation) -> pa.Table:
@@ -49,9 +51,50 @@ def _read_by_polars(location: TableLocation) -> pa.Table:
     return pa.table(columns)
 
 
-def write_parquet(table: pa.Table, path: Path) -> None:
-    pq.write_table(without_metadata(table), path, compression="zstd")
+def write_parquet(batches: Batches, path: Path) -> None:
+    """Each batch is a row group, or several if it is very long."""
+    with pq.ParquetWriter(path, _bare(batches.schema), compression="zstd") as writer:
+        for batch in batches:
+            writer.write_table(without_metadata(batch))
 
 
-def write_arrow(table: pa.Table, path: Path) -> None:
-    pa.feather.write_feather(without_metadata(table), str(path))
+def write_arrow(batches: Batches, path: Path) -> None:
+    """As Feather, version 2, is written. A file has one dictionary per column: later batches may only extend it."""
+    schema = _bare(batches.schema)
+    options = pa.ipc.IpcWriteOptions(
+        compression="lz4", allow_64bit=True, unify_dictionaries=True, emit_dictionary_deltas=True
+    )
+    known: dict[str, pa.Array] = {}
+    # The file is opened here: the writer would leave it open if it cannot write its last bytes.
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema, options=options) as writer:
+        for batch in batches:
+            batch = without_metadata(batch).unify_dictionaries()
+            for at, field in enumerate(schema):
+                if pa.types.is_dictionary(field.type):
+                    batch = batch.set_column(at, field, _extend_dictionary(batch.column(at), known, field.name))
+            writer.write_table(batch, max_chunksize=RECORD_ROWS)
+
+
+def _extend_dictionary(values: pa.ChunkedArray, known: dict[str, pa.Array], name: str) -> pa.ChunkedArray:
+    """The values with the dictionary known so far, and what this batch adds at its end."""
+    if not values.num_chunks:
+        return values
+    own = values.chunk(0).dictionary
+    if name not in known:
+        known[name] = own
+        return values
+    added = own.filter(pc.is_null(pc.index_in(own, known[name])))
+    known[name] = pa.concat_arrays([known[name], added])
+    places = pc.index_in(own, known[name])
+    index_type = values.type.index_type
+    chunks = [
+        pa.DictionaryArray.from_arrays(
+            places.take(chunk.indices).cast(index_type), known[name], ordered=values.type.ordered
+        )
+        for chunk in values.chunks
+    ]
+    return pa.chunked_array(chunks, values.type)
+
+
+def _bare(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.remove_metadata() for field in schema])

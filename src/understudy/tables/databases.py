@@ -21,6 +21,7 @@ from understudy.tables.cells import INT64_MAX, decode_utf8
 from understudy.tables.formatting import format_in_sql, require_case_insensitive_names, text_sql
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TableLocation, explain_errors
+from understudy.tables.writing_batches import RECORD_ROWS, Batches
 
 
 def _choose_table(location: TableLocation, tables: Collection[str], main: str = "") -> str:
@@ -77,12 +78,18 @@ def read_duckdb(location: TableLocation) -> pa.Table:
         return without_metadata(connection.sql(f"SELECT * FROM {chosen}").to_arrow_table())
 
 
-def write_duckdb(table: pa.Table, path: Path, name: str) -> None:
-    require_case_insensitive_names(table)
+def write_duckdb(batches: Batches, path: Path, name: str) -> None:
+    """In one transaction: an error or interrupt before its end leaves the database as it was."""
+    require_case_insensitive_names(batches.schema.names)
+    command = f"CREATE OR REPLACE TABLE {quote_name(name)} AS"
     with open_duckdb(TableLocation(path, ".duckdb"), read_only=False) as connection:
-        connection.register("understudy_rows", without_metadata(table))
-        connection.execute(f"CREATE OR REPLACE TABLE {quote_name(name)} AS SELECT * FROM understudy_rows")
-        connection.unregister("understudy_rows")
+        connection.begin()
+        for batch in batches:
+            connection.register("understudy_rows", without_metadata(batch))
+            connection.execute(f"{command} SELECT * FROM understudy_rows")
+            connection.unregister("understudy_rows")
+            command = f"INSERT INTO {quote_name(name)}"
+        connection.commit()
 
 
 @contextlib.contextmanager
@@ -169,20 +176,22 @@ def read_sqlite(location: TableLocation, schema: Schema | None = None) -> tuple[
         return pa.table(whole, names=list(kinds)) if schema is not None else pa.table(whole, schema=own), own
 
 
-def write_sqlite(table: pa.Table, path: Path, name: str) -> None:
-    require_case_insensitive_names(table)
-    declared = ", ".join(f"{quote_name(field.name)} {_sqlite_type(field.type)}" for field in table.schema)
-    placeholders = ", ".join("?" for _ in table.column_names)
-    with format_in_sql(table, _as_sqlite) as (connection, expressions):
-        plain = connection.sql(f"SELECT {', '.join(expressions)} FROM t").to_arrow_table()
+def write_sqlite(batches: Batches, path: Path, name: str) -> None:
+    """In one transaction, as `write_duckdb`."""
+    require_case_insensitive_names(batches.schema.names)
+    declared = ", ".join(f"{quote_name(field.name)} {_sqlite_type(field.type)}" for field in batches.schema)
+    placeholders = ", ".join("?" for _ in batches.schema)
     with contextlib.closing(sqlite3.connect(path, timeout=1.0, isolation_level=None)) as lite:
         lite.execute("BEGIN IMMEDIATE")
         try:
             lite.execute(f"DROP TABLE IF EXISTS {quote_name(name)}")
             lite.execute(f"CREATE TABLE {quote_name(name)} ({declared})")
-            for batch in plain.to_batches(1 << 16):
-                rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-                lite.executemany(f"INSERT INTO {quote_name(name)} VALUES ({placeholders})", rows)
+            for batch in batches:
+                with format_in_sql(batch, _as_sqlite) as (connection, expressions):
+                    plain = connection.sql(f"SELECT {', '.join(expressions)} FROM t").to_arrow_table()
+                for piece in plain.to_batches(RECORD_ROWS):
+                    rows = zip(*(column.to_pylist() for column in piece.columns), strict=True)
+                    lite.executemany(f"INSERT INTO {quote_name(name)} VALUES ({placeholders})", rows)
             lite.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):  # on a full disk it is already rolled back

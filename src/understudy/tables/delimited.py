@@ -14,11 +14,12 @@ import pyarrow.csv
 
 from understudy.errors import TableError
 from understudy.schema.sql import quote_text
-from understudy.tables.formatting import format_in_sql, text_sql
+from understudy.tables.formatting import copy_in_sql, text_sql
 from understudy.tables.header import check_header, names_without_header
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TEXT_SUFFIXES, TableLocation
 from understudy.tables.options import ReadOptions
+from understudy.tables.writing_batches import Batches
 
 _PLAIN = ReadOptions()
 _END = "end"
@@ -247,13 +248,16 @@ def _physical_line(location: TableLocation, row: int | None, delimiter: str, opt
     return row
 
 
-def write_delimited(table: pa.Table, path: Path, delimiter: str) -> None:
+def write_delimited(batches: Batches, path: Path, delimiter: str) -> None:
     """Writes the header as a row of the query: DuckDB would rename columns that differ only in case."""
-    header = ", ".join(quote_text(name) for name in table.column_names)
-    with format_in_sql(table, text_sql) as (connection, expressions):
-        compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower(), "none")
-        connection.execute(
+    header = ", ".join(quote_text(name) for name in batches.schema.names)
+    compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower(), "none")
+
+    def copy(expressions: list[str]) -> str:
+        return (
             f"COPY (SELECT {header} UNION ALL SELECT {', '.join(expressions)} FROM t) TO {quote_text(str(path))}"
             f" (FORMAT csv, HEADER false, DELIMITER {quote_text(delimiter)}, COMPRESSION {compression},"
             """ QUOTE '"', ESCAPE '"')"""
         )
+
+    copy_in_sql(batches, text_sql, copy)

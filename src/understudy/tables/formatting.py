@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import duckdb
@@ -16,6 +16,7 @@ from understudy.schema.sql import connect, quote_text
 from understudy.tables.cast import as_type
 from understudy.tables.infer import read_as
 from understudy.tables.origin import Origin, parse_arrow_type, style_of
+from understudy.tables.writing_batches import Batches, consume_in_thread
 
 
 def restyle(table: pa.Table, origin: Origin) -> pa.Table:
@@ -100,29 +101,66 @@ def format_in_sql(
     table: pa.Table, expression_fn: Callable[[str, pa.DataType, dict[str, str]], str]
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[str]]]:
     """A connection in which `t` holds the columns as c0, c1, ..., and an SQL expression that formats each of them."""
-    columns: dict[str, pa.ChunkedArray] = {}
-    expressions = []
-    for i, (field, values) in enumerate(zip(table.schema, table.columns, strict=True)):
-        style, arrow_type = style_of(field), values.type
-        if pa.types.is_dictionary(arrow_type):
-            values, arrow_type = values.cast(arrow_type.value_type), arrow_type.value_type
-        if pa.types.is_timestamp(arrow_type) and arrow_type.tz:
-            seconds = values.cast(pa.timestamp("s", arrow_type.tz), safe=False)
-            columns[f"z{i}"] = pc.strftime(seconds, format="%z")
-            values = pc.local_timestamp(values)
-            style = {"zone": f"z{i}", **style}
-        columns[f"c{i}"] = values
-        expressions.append(expression_fn(f"c{i}", arrow_type, style))
+    with _connect_with(_sql_columns(table)) as connection:
+        yield connection, _sql_expressions(table.schema, expression_fn)
+
+
+def copy_in_sql(
+    batches: Batches,
+    expression_fn: Callable[[str, pa.DataType, dict[str, str]], str],
+    query_fn: Callable[[list[str]], str],
+) -> None:
+    """Executes a query over `t`, which holds the rows of all batches in their order, while they are being made.
+
+    `query_fn` is given the expression of each column, as in `format_in_sql`.
+    """
+
+    def execute(rows: pa.RecordBatchReader) -> None:
+        with _connect_with(rows) as connection:
+            connection.execute(query_fn(_sql_expressions(batches.schema, expression_fn)))
+
+    consume_in_thread(map(_sql_columns, batches), execute)
+
+
+@contextlib.contextmanager
+def _connect_with(rows: pa.Table | pa.RecordBatchReader) -> Iterator[duckdb.DuckDBPyConnection]:
     with contextlib.closing(connect()) as connection:
         connection.execute("SET python_enable_replacements = false")
-        connection.register("t", pa.table(columns))
-        yield connection, expressions
+        connection.register("t", rows)
+        yield connection
 
 
-def require_case_insensitive_names(table: pa.Table) -> None:
+def _sql_columns(table: pa.Table) -> pa.Table:
+    """The columns under names that need no quotes, in types of DuckDB; the offsets of zoned times beside them."""
+    columns: dict[str, pa.ChunkedArray] = {}
+    for i, values in enumerate(table.columns):
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if _is_zoned(values.type):
+            seconds = values.cast(pa.timestamp("s", values.type.tz), safe=False)
+            columns[f"z{i}"] = pc.strftime(seconds, format="%z")
+            values = pc.local_timestamp(values)
+        columns[f"c{i}"] = values
+    return pa.table(columns)
+
+
+def _sql_expressions(schema: pa.Schema, expression_fn: Callable[[str, pa.DataType, dict[str, str]], str]) -> list[str]:
+    expressions = []
+    for i, field in enumerate(schema):
+        arrow_type = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        zone = {"zone": f"z{i}"} if _is_zoned(arrow_type) else {}
+        expressions.append(expression_fn(f"c{i}", arrow_type, {**zone, **style_of(field)}))
+    return expressions
+
+
+def _is_zoned(arrow_type: pa.DataType) -> bool:
+    return pa.types.is_timestamp(arrow_type) and arrow_type.tz is not None
+
+
+def require_case_insensitive_names(names: Sequence[str]) -> None:
     """Raises if two column names differ only in case: for formats that ignore case."""
-    lower = Counter(name.lower() for name in table.column_names)
-    clashing = [name for name in table.column_names if lower[name.lower()] > 1]
+    lower = Counter(name.lower() for name in names)
+    clashing = [name for name in names if lower[name.lower()] > 1]
     if clashing:
         raise TableError(
             f"This format cannot hold names that differ only in case: {', '.join(map(repr, clashing))}. Write CSV or"

@@ -14,9 +14,10 @@ import pyarrow.json
 from understudy.errors import TableError
 from understudy.schema.sql import quote_name, quote_text, sandbox
 from understudy.tables.delimited import require_encoding
-from understudy.tables.formatting import datetime_sql, format_in_sql, require_case_insensitive_names
+from understudy.tables.formatting import copy_in_sql, datetime_sql, require_case_insensitive_names
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TableLocation
+from understudy.tables.writing_batches import Batches
 
 
 def read_json_lines(location: TableLocation) -> pa.Table:
@@ -93,16 +94,17 @@ def _texts_of(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> pa
     return texts.to_arrow_table().rename_columns(list(names))
 
 
-def write_json_lines(table: pa.Table, path: Path) -> None:
+def write_json_lines(batches: Batches, path: Path) -> None:
     """Writes numbers and booleans as JSON, and dates as text files write them."""
-    require_case_insensitive_names(table)
-    with format_in_sql(table, _as_json) as (connection, expressions):
-        wanted = [f"{e} AS {quote_name(name)}" for e, name in zip(expressions, table.column_names, strict=True)]
-        compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower(), "none")
-        connection.execute(
-            f"COPY (SELECT {', '.join(wanted)} FROM t) TO {quote_text(str(path))}"
-            f" (FORMAT json, COMPRESSION {compression})"
-        )
+    names = batches.schema.names
+    require_case_insensitive_names(names)
+    compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower(), "none")
+
+    def copy(expressions: list[str]) -> str:
+        wanted = ", ".join(f"{e} AS {quote_name(name)}" for e, name in zip(expressions, names, strict=True))
+        return f"COPY (SELECT {wanted} FROM t) TO {quote_text(str(path))} (FORMAT json, COMPRESSION {compression})"
+
+    copy_in_sql(batches, _as_json, copy)
 
 
 def _as_json(c: str, arrow_type: pa.DataType, style: dict[str, str]) -> str:

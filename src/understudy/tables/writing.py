@@ -1,8 +1,8 @@
-"""Writes a file or a database table, whole or not at all."""
+"""Writes a file or a database table, whole or batch by batch, and either all of it or nothing."""
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import duckdb
@@ -17,14 +17,15 @@ from understudy.tables.formatting import restyle
 from understudy.tables.jsonlines import write_json_lines
 from understudy.tables.location import POSTGRES, TEXT_SUFFIXES, TableLocation
 from understudy.tables.origin import Origin
+from understudy.tables.writing_batches import Batches
 
-_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+_WRITERS: dict[str, Callable[[Batches, Path], None]] = {
     ".jsonl": write_json_lines,
     ".parquet": write_parquet,
     ".feather": write_arrow,
     ".arrow": write_arrow,
 }
-_DATABASE_WRITERS: dict[str, Callable[[pa.Table, Path, str], None]] = {
+_DATABASE_WRITERS: dict[str, Callable[[Batches, Path, str], None]] = {
     ".duckdb": write_duckdb,
     ".sqlite": write_sqlite,
 }
@@ -37,25 +38,32 @@ def write_table(table: pa.Table, path: str | Path, *, origin: Origin | None = No
     With an origin, types and styles are those of the original table. An existing file or table is replaced only with
     `force`.
     """
+    table = table if origin is None else restyle(table, origin)
+    write_batches([table], path, delimiter="," if origin is None else origin.delimiter, force=force)
+
+
+def write_batches(batches: Iterable[pa.Table], path: str | Path, *, delimiter: str = ",", force: bool = False) -> None:
+    """Writes a table of which a few batches at a time are in memory, whole or not at all.
+
+    The batches, at least one, are written as they are, and must have the same columns and types: those that
+    `Release.sample_batches` makes have those of the original table. One batch gives the same file as `write_table`.
+    `delimiter` is that of a CSV file.
+    """
     check_writable(path, force=force, table=True)
-    location = TableLocation.parse(path)
-    if origin is not None:
-        table = restyle(table, origin)
+    location, rows = TableLocation.parse(path), Batches(batches)
     if location.suffix in TEXT_SUFFIXES:
-        delimiter = (
-            origin.delimiter if origin is not None and location.suffix == ".csv" else TEXT_SUFFIXES[location.suffix]
-        )
+        delimiter = delimiter if location.suffix == ".csv" else TEXT_SUFFIXES[location.suffix]
         with atomic_path(location.path, force=force, errors=_ERRORS) as part:
-            write_delimited(table, part, delimiter)
+            write_delimited(rows, part, delimiter)
     elif location.table is None:
         with atomic_path(location.path, force=force, errors=_ERRORS) as part:
-            _WRITERS[location.suffix](table, part)
+            _WRITERS[location.suffix](rows, part)
     elif location.path.exists():  # it holds other tables, so a transaction takes the place of a new file
         with explain_failure(location.path, *_ERRORS):
-            _DATABASE_WRITERS[location.suffix](table, location.path, location.table)
+            _DATABASE_WRITERS[location.suffix](rows, location.path, location.table)
     else:
         with atomic_path(location.path, errors=_ERRORS) as part:
-            _DATABASE_WRITERS[location.suffix](table, part, location.table)
+            _DATABASE_WRITERS[location.suffix](rows, part, location.table)
 
 
 def check_writable(path: str | os.PathLike[str], *, force: bool = False, table: bool = False) -> None:

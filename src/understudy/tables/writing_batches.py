@@ -1,0 +1,76 @@
+"""Tables that are written batch by batch, while their rows are being made: only a few batches are ever in memory."""
+
+import contextlib
+import itertools
+import queue
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from understudy.errors import TableError
+
+RECORD_ROWS = 2**16
+"""The most rows of a record batch that is handed to another library."""
+_WAITING = 1
+"""Batches that are ready while the one before them is written."""
+
+
+class Batches:
+    """Batches of rows of one table, read once. The first is made at once: its schema is that of the table.
+
+    >>> rows = Batches([pa.table({"a": [1, 2]}), pa.table({"a": [3]})])
+    >>> rows.schema.names, [batch.num_rows for batch in rows]
+    (['a'], [2, 1])
+    """
+
+    schema: pa.Schema
+
+    def __init__(self, batches: Iterable[pa.Table]):
+        rest = iter(batches)
+        first = next(rest)
+        self.schema = first.schema
+        self._batches = itertools.chain([first], rest)
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Refuses a batch with other columns or types: a file has room for one schema."""
+        for batch in self._batches:
+            if not batch.schema.equals(self.schema):
+                name = next((f.name for f, g in zip(batch.schema, self.schema, strict=False) if f != g), None)
+                raise TableError("The batches of a table must have the same columns and types.", column=name)
+            yield batch
+
+
+def consume_in_thread(batches: Iterable[pa.Table], consume: Callable[[pa.RecordBatchReader], None]) -> None:
+    """Calls `consume` in a thread of its own with a stream of the rows that are made in this one.
+
+    Errors and interrupts of both sides arise here: one on this side breaks the stream off with an error, so that
+    `consume` cannot take the rows so far for the whole; one of `consume` is raised as soon as the next batch is made.
+    """
+    waiting: queue.Queue[pa.Table | BaseException | None] = queue.Queue(_WAITING)
+    source = Batches(batches)
+
+    def stream() -> Iterator[pa.RecordBatch]:
+        while (batch := waiting.get()) is not None:
+            if isinstance(batch, BaseException):
+                raise OSError("the rows were broken off")
+            yield from batch.to_batches(max_chunksize=RECORD_ROWS)
+
+    with ThreadPoolExecutor(1) as executor:
+        consumed = executor.submit(consume, pa.RecordBatchReader.from_batches(source.schema, stream()))
+
+        def hand_over(item: pa.Table | BaseException | None) -> None:
+            while not consumed.done():
+                with contextlib.suppress(queue.Full):
+                    return waiting.put(item, timeout=0.1)
+
+        try:
+            for batch in source:
+                hand_over(batch)
+                if consumed.done():
+                    break
+            hand_over(None)
+            consumed.result()
+        except BaseException as error:
+            hand_over(error)
+            raise
