@@ -10,13 +10,24 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from understudy.errors import SchemaError
 from understudy.schema import Schema
 from understudy.schema.lookup import read_lookup
-from understudy.schema.rules import Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, rule_from_dict
+from understudy.schema.rules import (
+    Combinations,
+    Determines,
+    Keep,
+    Rule,
+    Skip,
+    Sum,
+    WhenThen,
+    as_text,
+    as_texts,
+    rule_from_dict,
+)
 
 Row = dict[str, object]
 
@@ -115,6 +126,16 @@ def tables(draw: st.DrawFn, types: Sequence[str] = tuple(VALUES), columns: Seque
 
 
 listed_rows = st.lists(st.lists(st.sampled_from(LISTED), min_size=3, max_size=3), min_size=1, max_size=8)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+@example(1e-4)
+@example(1e15)
+@example(2.0**53)
+def test_a_listed_real_has_the_text_of_the_column(value: float) -> None:
+    assert as_text(value) == as_texts(pa.array([value]))[0].as_py()
+    if abs(value) < 2**53:
+        assert as_text(round(value)) == as_text(float(round(value)))
 
 
 @given(tables(), listed_rows, st.sampled_from(["allowed", "forbidden"]))

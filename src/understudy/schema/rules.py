@@ -6,6 +6,7 @@ leaves a comparison unknown, and what is unknown is not broken.
 
 import abc
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -244,7 +245,7 @@ class Determines(Rule):
     def columns(self) -> tuple[str, ...]:
         return (*self.determines, *self.gives)
 
-    @property
+    @functools.cached_property
     def keys(self) -> tuple[LookupRow, ...]:
         """The keys of the table, each once: 1, 1.0 and "1" are one key."""
         keys: dict[tuple[str | None, ...], LookupRow] = {}
@@ -510,6 +511,8 @@ def as_text(value: Category | None) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)  # of any size, unlike those of Arrow
+    if 1e-4 <= abs(value) < 1e15:  # as Arrow writes it, but sooner
+        return str(int(value)) if value.is_integer() else repr(value)
     return as_texts(pa.array([value]))[0].as_py()
 
 
