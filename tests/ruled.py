@@ -36,10 +36,14 @@ closed = true
 nullable = false
 [columns.country]
 kind = "categorical"
+categories = ["France", "Peru"]
+closed = true
 per_unit = true
 nullable = false
 [columns.currency]
 kind = "categorical"
+categories = ["EUR", "PEN", "USD"]
+closed = true
 per_unit = true
 nullable = false
 [columns.hours]
@@ -107,7 +111,9 @@ def ruled_table(num_rows: int = 397, *, seed: int = 0, broken: float = 0.1) -> p
         moved = np.flatnonzero(draw.random(num_rows) < broken)
         columns[name][moved] = values[draw.permutation(moved)]
     person = [f"p{at // 2:04}" for at in range(num_rows)]
-    return pa.table({"person": person, **{name: pa.array(values) for name, values in columns.items()}})
+    types = {"employer": pa.string()}  # even if all of them are null
+    arrays = {name: pa.array(values, types.get(name)) for name, values in columns.items()}
+    return pa.table({"person": person, **arrays})
 
 
 def violations(rows: pa.Table, schema: us.Schema) -> dict[str, int]:
