@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from jaxtyping import PRNGKeyArray
 from understudy import certificate, certificate_page
 from understudy._version import __version__
 from understudy.conditional import acceptance, rows_meeting, sample_meeting
-from understudy.encoding import Codec, group_into_units, pool_factor
+from understudy.encoding import Codec, continue_ids, group_into_units, pool_factor
 from understudy.errors import ConfigError, ReleaseError, SchemaError
 from understudy.failed_run import read_record
 from understudy.models import Model, load_model, save_model
@@ -34,13 +34,15 @@ from understudy.run.atomic import json_bytes
 from understudy.run.checkpoint import Checkpoint, release_of
 from understudy.schema import Schema
 from understudy.summary import Summarized, Summary
-from understudy.tables import Origin, atomic_folder, restyle_within_bounds, to_frame
+from understudy.tables import Origin, atomic_folder, restyle_within_bounds, to_frame, widen_types
 
 FORMAT = "understudy-release"
 FORMAT_VERSION = 3
 FILES = ("model.safetensors", *certificate_page.CERTIFICATE_FILES)
 RELEASE_FILES = ("release.json", *FILES)
 """The files of a release folder beside release.json."""
+BATCH_ROWS = 2**20
+"""The rows of a batch of synthetic rows. Fixed, since seeded samples of more rows depend on it."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -106,21 +108,63 @@ class Release(Summarized):
         self, num_rows: int | None = None, *, where: str | None = None, seed: int | None = None
     ) -> pa.Table:
         """The same as an Arrow table."""
+        batches = list(self.sample_batches(num_rows, where=where, seed=seed))
+        return batches[0] if len(batches) == 1 else pa.concat_tables(batches).unify_dictionaries()
+
+    def sample_batches(
+        self,
+        num_rows: int | None = None,
+        *,
+        where: str | None = None,
+        seed: int | None = None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[pa.Table]:
+        """The rows of `sample_arrow` as Arrow tables of at most `batch_rows` rows, each made when it is asked for.
+
+        So any number of rows needs the memory of one batch. Ids are numbered through, and no unit is in two batches:
+        the last unit of a batch may be cut. Each batch is a sample by itself, with a key derived from the seed; with
+        one seed and another `batch_rows`, the rows are others wherever there is more than one batch.
+
+        >>> import pyarrow as pa, understudy as us
+        >>> schema = {"columns": {"member": {"kind": "boolean"}}}
+        >>> release = us.fit(pa.table({"member": [True, False] * 50}), "independent", epsilon=1, schema=schema)
+        >>> [batch.num_rows for batch in release.sample_batches(250, batch_rows=100)]
+        [100, 100, 50]
+        """
         num_rows = self.codec.num_rows if num_rows is None else num_rows
         check_size(num_rows, "The number of synthetic rows")
+        check_size(batch_rows, "The number of rows of a batch")
         check_seed(seed)
-        num_rows, key = int(num_rows), fresh_key() if seed is None else jax.random.key(seed)
+        key = fresh_key() if seed is None else jax.random.key(seed)
+        return self._batches(int(num_rows), where, key, int(batch_rows))
+
+    def _batches(self, num_rows: int, where: str | None, key: PRNGKeyArray, batch_rows: int) -> Iterator[pa.Table]:
+        if num_rows <= batch_rows:
+            rows = self._sample(num_rows, where, key, self.origin)
+            yield restyle_within_bounds(rows, self.origin, self.schema)
+            return
+        # Which values a batch happens to have must not decide its types.
+        origin = widen_types(self.origin, self.codec.extremes(num_rows))
+        num_units = 0
+        for number, first in enumerate(range(0, num_rows, batch_rows)):
+            size = min(batch_rows, num_rows - first)
+            rows = self._sample(size, where, jax.random.fold_in(key, number), origin)
+            rows, num_units = continue_ids(rows, self.codec, first, num_units)
+            yield restyle_within_bounds(rows, origin, self.schema)
+
+    def _sample(self, num_rows: int, where: str | None, key: PRNGKeyArray, origin: Origin) -> pa.Table:
+        """Rows before they are restyled, with ids from 1 on."""
         row_key, unit_key = jax.random.split(key) if self.codec.rows_per_unit else (key, None)
         is_valid = None
         pooled = num_rows if where is not None else num_rows * pool_factor(self.codec, num_rows)
         if where is None and not self.schema.rules:
             rows = self._draw(pooled, row_key, None)
         else:
-            rows = sample_meeting(self._draw, pooled, where, codec=self.codec, origin=self.origin, key=row_key)
-            is_valid = functools.partial(rows_meeting, where, codec=self.codec, origin=self.origin)
+            rows = sample_meeting(self._draw, pooled, where, codec=self.codec, origin=origin, key=row_key)
+            is_valid = functools.partial(rows_meeting, where, codec=self.codec, origin=origin)
         if unit_key is not None:
             rows = group_into_units(rows, num_rows, self.codec, key=unit_key, is_valid=is_valid)
-        return restyle_within_bounds(rows, self.origin, self.schema)
+        return rows
 
     def acceptance(self) -> float:
         """The fraction of the model's rows that keep the rules of the schema without being drawn again."""

@@ -54,10 +54,10 @@ from understudy.cli.output import (
     show_plan,
     show_scores,
     show_spent,
-    synthetic_size,
     warn_if_not_private,
     write_certificate_json,
     write_json,
+    write_synthetic,
 )
 from understudy.cli.preview import show_preview
 from understudy.cli.reading import hint_at_decimals, takes_reading_options
@@ -141,7 +141,7 @@ def synth(
     after its first query has spent its budget, and OUT.release.spent/ records that.
     """
     from understudy.release import check_size
-    from understudy.tables import check_writable, write_table
+    from understudy.tables import check_writable
 
     folder = release_folder(out)
     refuse_own_input(options.source, out)
@@ -150,20 +150,26 @@ def synth(
         check_size(options.rows, "The number of synthetic rows")
     release = options.fit_into(folder, out)
     try:
-        fake = release.sample_arrow(options.rows, where=options.where, seed=options.seed)
+        size = write_synthetic(
+            release,
+            out,
+            options.rows,
+            where=options.where,
+            seed=options.seed,
+            force=options.force,
+            quiet=options.quiet,
+        )
     except ConditionError as error:
         raise ConditionError(
             f"{error} The budget is spent and the release is kept. Sample from it at no cost with 'understudy sample "
             f"{folder}'{' and another --where' if options.where else ''}.",
             column=error.column,
         ) from None
-    write_table(fake, out, origin=release.origin, force=options.force)
     if sidecar_of(out) is not None:  # a file of its own, and not a table of a database that others may change
         release = release.with_table(out)
         release.save(folder, force=True)
     note_on_draft(release, options.quiet, given=options.schema is not None)
-    written = f"Wrote {synthetic_size(fake, release)} to {out}; certificate: {folder / 'certificate.html'}"
-    echo(written, quiet=options.quiet)
+    echo(f"Wrote {size} to {out}; certificate: {folder / 'certificate.html'}", quiet=options.quiet)
     write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
 
 
@@ -204,20 +210,20 @@ def sample(
     OUT.certificate.json, written beside the table, has its checksum, that of the release, and the guarantee.
     """
     from understudy.release import Release, sample_record
-    from understudy.tables import check_writable, write_table
+    from understudy.tables import check_writable
 
     check_writable(out, force=force, table=True)
     sidecar = sidecar_of(out)
     if sidecar is not None:
         check_writable(sidecar, force=force)
     release = Release.load(folder)
-    fake = release.sample_arrow(rows, where=where, seed=seed)
-    write_table(fake, out, origin=release.origin, force=force)
+    num_rows = release.codec.num_rows if rows is None else rows
+    size = write_synthetic(release, out, num_rows, where=where, seed=seed, force=force, quiet=quiet)
     if sidecar is not None:
-        write_json(sample_record(release, folder, out, fake.num_rows, where), sidecar, force=force)
+        write_json(sample_record(release, folder, out, num_rows, where), sidecar, force=force)
     warn_if_not_private(release)
     note_on_units(release, quiet)
-    echo(f"Wrote {synthetic_size(fake, release)} to {out}", quiet=quiet)
+    echo(f"Wrote {size} to {out}", quiet=quiet)
 
 
 @app.command()

@@ -2,12 +2,12 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import echo, show_progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,13 +56,30 @@ def note_on_units(release: "Release", quiet: bool) -> None:
         echo(describe_units(release.schema), quiet=quiet)
 
 
-def synthetic_size(table: "pa.Table", release: "Release") -> str:
-    """The number of synthetic rows and, where they are linked, of units."""
-    rows = f"{table.num_rows:,} synthetic row{'s' * (table.num_rows != 1)}"
-    if not release.codec.rows_per_unit:
-        return rows
-    units = len(table.column(release.schema.unit).unique())
-    return f"{rows} of {units:,} unit{'s' * (units != 1)}"
+def write_synthetic(
+    release: "Release", out: str, num_rows: int | None, *, where: str | None, seed: int | None, force: bool, quiet: bool
+) -> str:
+    """Samples and writes a table, batch by batch. Returns its number of rows and, where they are linked, of units."""
+    from understudy.release import BATCH_ROWS
+    from understudy.tables import write_batches
+
+    num_rows = release.codec.num_rows if num_rows is None else num_rows
+    batches = release.sample_batches(num_rows, where=where, seed=seed)
+    num_units = 0
+
+    def counted() -> "Iterator[pa.Table]":
+        nonlocal num_units
+        for number, batch in enumerate(batches, start=1):
+            if release.codec.rows_per_unit:
+                num_units += len(batch.column(release.schema.unit).unique())  # no unit is in two batches
+            yield batch
+            written = min(number * BATCH_ROWS, num_rows)
+            progress(written / num_rows, f"sampling: {written:,} of {num_rows:,} rows")
+
+    with show_progress(quiet or num_rows <= BATCH_ROWS, "sampling") as progress:
+        write_batches(counted(), out, delimiter=release.origin.delimiter, force=force)
+    rows = f"{num_rows:,} synthetic row{'s' * (num_rows != 1)}"
+    return f"{rows} of {num_units:,} unit{'s' * (num_units != 1)}" if release.codec.rows_per_unit else rows
 
 
 def note_on_draft(release: "Release", quiet: bool, *, given: bool) -> None:

@@ -12,6 +12,7 @@ from understudy.encoding.reexpression import Reexpression as Reexpression
 from understudy.encoding.reexpression import on_break as on_break
 from understudy.encoding.reexpression import reexpress as reexpress
 from understudy.encoding.reexpression import rule_notes as rule_notes
+from understudy.encoding.units import continue_ids as continue_ids
 from understudy.encoding.units import describe_rows_per_unit as describe_rows_per_unit
 from understudy.encoding.units import describe_units as describe_units
 from understudy.encoding.units import group_into_units as group_into_units

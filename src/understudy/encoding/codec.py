@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int, PRNGKeyArray
 
+from understudy.encoding.arrow import bound_numbers, from_numbers
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
 from understudy.encoding.reexpression import Reexpression, reexpress
 from understudy.encoding.zeros import structural_zeros
@@ -104,6 +105,23 @@ class Codec:
         columns = {name: rows.column(name) for name in rows.column_names}
         columns |= {name: pa.array(np.arange(1, len(codes) + 1)) for name in ids}
         return pa.table({name: columns[name] for name in self.schema.names if name in columns})
+
+    def extremes(self, num_rows: int) -> dict[str, pa.Array]:
+        """By column of the schema, values between which those of `num_rows` synthetic rows lie, or all that they have.
+
+        Columns that are rebuilt by rules have their declared bounds or categories, if any.
+        """
+        replaced = self.reexpression.replaced
+        found = {column.name: column.extremes for column in self.columns if column.name not in replaced}
+        for column in self.schema.columns:
+            if column.kind == "id":
+                found[column.name] = pa.array([1, num_rows])
+            elif column.name in replaced and column.bounds is not None:
+                ends = np.asarray(bound_numbers(column))
+                found[column.name] = from_numbers(ends, np.zeros(2, dtype=bool), column.kind)
+            elif column.name in replaced and column.categories is not None:
+                found[column.name] = pa.array(list(column.categories))
+        return {name: found[name] for name in self.schema.names if name in found and not self.schema[name].drop}
 
     def to_dict(self) -> dict[str, object]:
         columns = [column.to_dict() for column in self.columns]

@@ -42,6 +42,11 @@ class CategoricalCodec:
         """The number of values of an estimated list, for messages."""
         return f"{len(self.categories) - 1} and other"
 
+    @property
+    def extremes(self) -> pa.Array:
+        """All its values, as `decode` returns them."""
+        return pa.array([*self.categories, None] if self.nullable else list(self.categories))
+
     def encode(self, values: pa.ChunkedArray) -> Int[np.ndarray, " rows"]:
         listed, column = comparable(self.categories, values)
         codes = pc.index_in(column, value_set=listed).combine_chunks().fill_null(self.default)
@@ -51,8 +56,7 @@ class CategoricalCodec:
         return codes
 
     def decode(self, codes: Int[np.ndarray, " rows"], *, generator: np.random.Generator) -> pa.Array:
-        values = pa.array([*self.categories, None] if self.nullable else list(self.categories))
-        return values.take(pa.array(codes))
+        return self.extremes.take(pa.array(codes))
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -93,9 +97,14 @@ class NumericCodec:
     @property
     def extent(self) -> str:
         """The bounds, for messages."""
-        ends = np.asarray([self.histogram.grid.lower, self.histogram.grid.upper])
-        lower, upper = from_numbers(ends, np.zeros(2, dtype=bool), self.kind).to_pylist()
+        lower, upper = self.extremes.to_pylist()
         return f"{lower} to {upper}"
+
+    @property
+    def extremes(self) -> pa.Array:
+        """Its smallest and its largest value, as `decode` returns them."""
+        ends = np.asarray([self.histogram.grid.lower, self.histogram.grid.upper])
+        return from_numbers(ends, np.zeros(2, dtype=bool), self.kind)
 
     def encode(self, values: pa.ChunkedArray) -> Int[np.ndarray, " rows"]:
         numbers, known = as_numbers(values, self.kind)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import jax
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from jaxtyping import Bool, Int, PRNGKeyArray
 
 from understudy.encoding.codec import Codec
@@ -142,6 +143,18 @@ def number_ids(rows: pa.Table, schema: Schema, units: Int[np.ndarray, " rows"]) 
             ids = units + 1 if name == schema.unit else np.arange(1, rows.num_rows + 1)
             rows = rows.set_column(at, rows.field(at), pa.array(ids))
     return rows
+
+
+def continue_ids(rows: pa.Table, codec: Codec, rows_before: int, units_before: int) -> tuple[pa.Table, int]:
+    """The rows with ids that go on after those of earlier ones, and the number of units so far."""
+    schema, units = codec.schema, units_before
+    for at, name in enumerate(rows.column_names):
+        if schema[name].kind == "id":
+            is_unit = name == schema.unit and bool(codec.rows_per_unit)
+            ids = pc.add(rows.column(name), units_before if is_unit else rows_before)
+            units = pc.max(ids).as_py() if is_unit else units
+            rows = rows.set_column(at, rows.field(at), ids)
+    return rows, units
 
 
 # ----------------------------------------------------------------------------------------------------------- for people

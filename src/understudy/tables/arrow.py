@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from understudy.errors import TableError
 from understudy.tables.cast import without_metadata
 from understudy.tables.location import TableLocation
-from understudy.tables.writing_batches import RECORD_ROWS, Batches
+from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches
 
 
 def read_parquet(location: TableLocation) -> pa.Table:
@@ -51,14 +51,14 @@ def _read_by_polars(location: TableLocation) -> pa.Table:
     return pa.table(columns)
 
 
-def write_parquet(batches: Batches, path: Path) -> None:
+def write_parquet(batches: OutputBatches, path: Path) -> None:
     """Each batch is a row group, or several if it is very long."""
     with pq.ParquetWriter(path, _bare(batches.schema), compression="zstd") as writer:
         for batch in batches:
             writer.write_table(without_metadata(batch))
 
 
-def write_arrow(batches: Batches, path: Path) -> None:
+def write_arrow(batches: OutputBatches, path: Path) -> None:
     """As Feather, version 2, is written. A file has one dictionary per column: later batches may only extend it."""
     schema = _bare(batches.schema)
     options = pa.ipc.IpcWriteOptions(

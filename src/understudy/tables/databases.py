@@ -21,7 +21,7 @@ from understudy.tables.cells import INT64_MAX, decode_utf8
 from understudy.tables.formatting import format_in_sql, require_case_insensitive_names, text_sql
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TableLocation, explain_errors
-from understudy.tables.writing_batches import RECORD_ROWS, Batches
+from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches
 
 
 def _choose_table(location: TableLocation, tables: Collection[str], main: str = "") -> str:
@@ -78,7 +78,7 @@ def read_duckdb(location: TableLocation) -> pa.Table:
         return without_metadata(connection.sql(f"SELECT * FROM {chosen}").to_arrow_table())
 
 
-def write_duckdb(batches: Batches, path: Path, name: str) -> None:
+def write_duckdb(batches: OutputBatches, path: Path, name: str) -> None:
     """In one transaction: an error or interrupt before its end leaves the database as it was."""
     require_case_insensitive_names(batches.schema.names)
     command = f"CREATE OR REPLACE TABLE {quote_name(name)} AS"
@@ -176,7 +176,7 @@ def read_sqlite(location: TableLocation, schema: Schema | None = None) -> tuple[
         return pa.table(whole, names=list(kinds)) if schema is not None else pa.table(whole, schema=own), own
 
 
-def write_sqlite(batches: Batches, path: Path, name: str) -> None:
+def write_sqlite(batches: OutputBatches, path: Path, name: str) -> None:
     """In one transaction, as `write_duckdb`."""
     require_case_insensitive_names(batches.schema.names)
     declared = ", ".join(f"{quote_name(field.name)} {_sqlite_type(field.type)}" for field in batches.schema)

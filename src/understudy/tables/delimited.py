@@ -19,7 +19,7 @@ from understudy.tables.header import check_header, names_without_header
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TEXT_SUFFIXES, TableLocation
 from understudy.tables.options import ReadOptions
-from understudy.tables.writing_batches import Batches
+from understudy.tables.writing_batches import OutputBatches
 
 _PLAIN = ReadOptions()
 _END = "end"
@@ -248,7 +248,7 @@ def _physical_line(location: TableLocation, row: int | None, delimiter: str, opt
     return row
 
 
-def write_delimited(batches: Batches, path: Path, delimiter: str) -> None:
+def write_delimited(batches: OutputBatches, path: Path, delimiter: str) -> None:
     """Writes the header as a row of the query: DuckDB would rename columns that differ only in case."""
     header = ", ".join(quote_text(name) for name in batches.schema.names)
     compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower(), "none")

@@ -1,8 +1,9 @@
 """Output columns: the types and styles of the origin, and SQL that formats values as text."""
 
 import contextlib
+import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import duckdb
@@ -16,7 +17,7 @@ from understudy.schema.sql import connect, quote_text
 from understudy.tables.cast import as_type
 from understudy.tables.infer import read_as
 from understudy.tables.origin import Origin, parse_arrow_type, style_of
-from understudy.tables.writing_batches import Batches, consume_in_thread
+from understudy.tables.writing_batches import OutputBatches, consume_in_thread
 
 
 def restyle(table: pa.Table, origin: Origin) -> pa.Table:
@@ -49,6 +50,18 @@ def restyle_within_bounds(table: pa.Table, origin: Origin, schema: Schema) -> pa
             at = table.column_names.index(column.name)
             table = table.set_column(at, table.field(at), _clamp(table.column(at), column.bounds, decimals))
     return table
+
+
+def widen_types(origin: Origin, extremes: Mapping[str, pa.Array]) -> Origin:
+    """The origin, where a column whose type cannot hold its extremes has the type that `restyle` gives these instead.
+
+    So all tables with values between the extremes get the same types.
+    """
+    columns = dict(origin.columns)
+    for name in columns.keys() & extremes.keys():
+        written = restyle(pa.table({name: extremes[name]}), origin).schema.field(name)
+        columns[name] = dataclasses.replace(columns[name], arrow=str(written.type))
+    return dataclasses.replace(origin, columns=columns)
 
 
 def output_decimals(origin: Origin, name: str) -> int | None:
@@ -106,7 +119,7 @@ def format_in_sql(
 
 
 def copy_in_sql(
-    batches: Batches,
+    batches: OutputBatches,
     expression_fn: Callable[[str, pa.DataType, dict[str, str]], str],
     query_fn: Callable[[list[str]], str],
 ) -> None:

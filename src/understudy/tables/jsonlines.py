@@ -17,7 +17,7 @@ from understudy.tables.delimited import require_encoding
 from understudy.tables.formatting import copy_in_sql, datetime_sql, require_case_insensitive_names
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TableLocation
-from understudy.tables.writing_batches import Batches
+from understudy.tables.writing_batches import OutputBatches
 
 
 def read_json_lines(location: TableLocation) -> pa.Table:
@@ -94,7 +94,7 @@ def _texts_of(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> pa
     return texts.to_arrow_table().rename_columns(list(names))
 
 
-def write_json_lines(batches: Batches, path: Path) -> None:
+def write_json_lines(batches: OutputBatches, path: Path) -> None:
     """Writes numbers and booleans as JSON, and dates as text files write them."""
     names = batches.schema.names
     require_case_insensitive_names(names)

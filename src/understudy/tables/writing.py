@@ -17,15 +17,15 @@ from understudy.tables.formatting import restyle
 from understudy.tables.jsonlines import write_json_lines
 from understudy.tables.location import POSTGRES, TEXT_SUFFIXES, TableLocation
 from understudy.tables.origin import Origin
-from understudy.tables.writing_batches import Batches
+from understudy.tables.writing_batches import OutputBatches
 
-_WRITERS: dict[str, Callable[[Batches, Path], None]] = {
+_WRITERS: dict[str, Callable[[OutputBatches, Path], None]] = {
     ".jsonl": write_json_lines,
     ".parquet": write_parquet,
     ".feather": write_arrow,
     ".arrow": write_arrow,
 }
-_DATABASE_WRITERS: dict[str, Callable[[Batches, Path, str], None]] = {
+_DATABASE_WRITERS: dict[str, Callable[[OutputBatches, Path, str], None]] = {
     ".duckdb": write_duckdb,
     ".sqlite": write_sqlite,
 }
@@ -50,7 +50,7 @@ def write_batches(batches: Iterable[pa.Table], path: str | Path, *, delimiter: s
     `delimiter` is that of a CSV file.
     """
     check_writable(path, force=force, table=True)
-    location, rows = TableLocation.parse(path), Batches(batches)
+    location, rows = TableLocation.parse(path), OutputBatches(batches)
     if location.suffix in TEXT_SUFFIXES:
         delimiter = delimiter if location.suffix == ".csv" else TEXT_SUFFIXES[location.suffix]
         with atomic_path(location.path, force=force, errors=_ERRORS) as part:

@@ -16,10 +16,10 @@ _WAITING = 1
 """Batches that are ready while the one before them is written."""
 
 
-class Batches:
+class OutputBatches:
     """Batches of rows of one table, read once. The first is made at once: its schema is that of the table.
 
-    >>> rows = Batches([pa.table({"a": [1, 2]}), pa.table({"a": [3]})])
+    >>> rows = OutputBatches([pa.table({"a": [1, 2]}), pa.table({"a": [3]})])
     >>> rows.schema.names, [batch.num_rows for batch in rows]
     (['a'], [2, 1])
     """
@@ -48,7 +48,7 @@ def consume_in_thread(batches: Iterable[pa.Table], consume: Callable[[pa.RecordB
     `consume` cannot take the rows so far for the whole; one of `consume` is raised as soon as the next batch is made.
     """
     waiting: queue.Queue[pa.Table | BaseException | None] = queue.Queue(_WAITING)
-    source = Batches(batches)
+    source = OutputBatches(batches)
 
     def stream() -> Iterator[pa.RecordBatch]:
         while (batch := waiting.get()) is not None:
