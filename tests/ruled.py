@@ -105,7 +105,7 @@ def ruled_table(num_rows: int = 397, *, seed: int = 0, broken: float = 0.1) -> p
         "currency": np.where(country == "France", "EUR", draw.choice(["PEN", "USD"], num_rows)).astype(object),
         "hours": hours,
         "rest": 24 - hours,
-        "employer": np.where(member, employer.astype(object), None),
+        "employer": np.array([name if works else None for name, works in zip(employer, member, strict=True)]),
     }
     for name, values in columns.items():
         moved = np.flatnonzero(draw.random(num_rows) < broken)

@@ -74,7 +74,7 @@ def brute_force(rule: Rule, columns: dict[str, ColumnCodec], names: tuple[str, .
     possible = np.zeros([len(each) for each in codes], dtype=bool)
     for (cell, _), broken in zip(rows, rule.broken(table), strict=True):
         possible[cell] |= not broken
-    return possible.any(axis=tuple(range(len(names), len(used))))
+    return np.asarray(possible.any(axis=tuple(range(len(names), len(used)))))
 
 
 def codecs(schema: Schema, edges: list[int]) -> tuple[ColumnCodec, ...]:
