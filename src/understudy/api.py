@@ -19,7 +19,7 @@ from understudy import certificate
 from understudy.encoding import assumed_domain, rule_notes, unit_notes
 from understudy.errors import ConfigError, UnderstudyWarning
 from understudy.models import Model
-from understudy.models.rejection import DRAWS_PER_ROW
+from understudy.models.rejection import DRAWS_PER_ROW, MIN_DRAWS
 from understudy.notes import Level, Note, warnings_of
 from understudy.pipeline import EncodedTable, PlannedRun, encode_table, plan_method, plan_run, synthesizer_of
 from understudy.privacy.digest import table_digest
@@ -291,7 +291,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
 
 
 def _rule_notes(schema: Schema) -> tuple[Note, ...]:
-    return rule_notes(schema, draws_per_row=DRAWS_PER_ROW)
+    return rule_notes(schema, draws_per_row=DRAWS_PER_ROW, least_draws=MIN_DRAWS)
 
 
 def _acceptance_note(rate: float) -> Note:

@@ -1,5 +1,6 @@
 """The commands. Each reads its arguments, calls one public function, and writes."""
 
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -484,6 +485,7 @@ def schema_check(
     source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")], reading: "ReadOptions"
 ) -> None:
     """Compare a table with its schema. Reads real rows: the findings are NOT private, and for the steward only."""
+    from understudy.encoding import on_break
     from understudy.schema import Schema
     from understudy.schema.check import check
     from understudy.tables import read_table
@@ -493,7 +495,7 @@ def schema_check(
     as_fitted, _ = read_table(source, schema=declared, reading=reading.of_named(source))
     if reading.header is False:  # both are matched with the schema in order
         table = table.rename_columns(as_fitted.column_names)
-    findings = check(declared, table, as_fitted)
+    findings = check(declared, table, as_fitted, functools.partial(on_break, schema=declared))
     typer.echo("For the steward only: these findings are computed from the rows and are not private.")
     hint_at_decimals(table, reading)
     for finding in findings:

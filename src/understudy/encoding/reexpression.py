@@ -180,11 +180,14 @@ def on_break(rule: Rule, schema: Schema) -> str:
     return "clamp" if rule in known.constructed or _move(rule, schema) is not None else "drop"
 
 
-def rule_notes(schema: Schema, *, draws_per_row: int) -> tuple[Note, ...]:
+def rule_notes(schema: Schema, *, draws_per_row: int, least_draws: int) -> tuple[Note, ...]:
     """How each rule will be kept, for the reader of a plan or run; none without rules. Public facts alone."""
     known = reexpress(schema)
-    again = f"by structural zeros, and where these do not decide by at most {draws_per_row:,} draws for each row"
-    moved = {"clamp": "moved to one that keeps it (clamp)", "drop": "left out (drop)"}
+    again = (
+        f"by structural zeros, and where these do not decide by drawing again: at most {draws_per_row:,} draws for "
+        f"each row, or {least_draws:,} in all if that is more, and then as many with repair"
+    )
+    moved = {"clamp": "moved to one that keeps it, or left out if it cannot be (clamp)", "drop": "left out (drop)"}
     notes = [
         f"Rule {number} ({rule.text}) is kept {'by construction' if rule in known.constructed else again}. "
         f"A real row that breaks it is {moved[on_break(rule, schema)]}."

@@ -64,12 +64,13 @@ def group_into_units(
     chosen, at_donors = _choose_rows(sizes, pool.num_rows // num_rows, run_starts, run_ends, generator)
     members, donors = order[chosen], order[at_donors][units]
     if is_valid is not None:
-        alone = ~is_valid(_share(pool, shared, members, donors))
+        alone = ~is_valid(_share(pool, shared, members, donors, codec))
         donors = np.where(alone, members, donors)
         units = np.where(alone, units[-1] + np.cumsum(alone), units)  # every other unit still has its donor
     units = generator.permutation(units.max() + 1)[units]  # the order of units must not follow their values
     together = np.argsort(units, kind="stable")
-    return number_ids(_share(pool, shared, members[together], donors[together]), codec.schema, units[together])
+    rows = _share(pool, shared, members[together], donors[together], codec)
+    return number_ids(rows, codec.schema, units[together])
 
 
 def shared_columns(codec: Codec) -> tuple[ColumnCodec, ...]:
@@ -127,9 +128,18 @@ def _draw_sizes(
     return sizes[: last + 1]
 
 
-def _share(rows: pa.Table, shared: Sequence[str], order: np.ndarray, donors: np.ndarray) -> pa.Table:
-    """The rows in this order, with the shared columns of other rows, the donors."""
-    grouped = rows.take(order)
+def _share(rows: pa.Table, shared: Sequence[str], order: np.ndarray, donors: np.ndarray, codec: Codec) -> pa.Table:
+    """The rows in this order, with the shared columns of other rows, the donors.
+
+    Columns that follow from shared ones by a rule, such as an age from a date of birth, are computed anew.
+    """
+    grouped = _with_columns(rows.take(order), rows, shared, donors)
+    if not codec.schema.rules:
+        return grouped
+    return _with_columns(codec.reexpression.clean(grouped), rows, shared, donors)
+
+
+def _with_columns(grouped: pa.Table, rows: pa.Table, shared: Sequence[str], donors: np.ndarray) -> pa.Table:
     for name in shared:
         at = grouped.column_names.index(name)
         grouped = grouped.set_column(at, grouped.field(at), rows.column(name).take(donors))

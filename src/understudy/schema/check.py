@@ -1,6 +1,6 @@
 """Compares a table with its schema, for the data steward only: this reads values, and none of it is private."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -12,14 +12,18 @@ from understudy.schema.column import Column
 from understudy.schema.draft import is_text
 from understudy.schema.findings import Finding
 from understudy.schema.identifiers import find_identifiers
+from understudy.schema.rules import Rule
 from understudy.schema.schema import Schema, match_columns
 from understudy.schema.values import Bound, format_value, to_toml
 
 
-def check(schema: Schema, table: pa.Table, as_fitted: pa.Table) -> list[Finding]:
+def check(
+    schema: Schema, table: pa.Table, as_fitted: pa.Table, on_break: Callable[[Rule], str] | None = None
+) -> list[Finding]:
     """Compares a table with its schema. For the data steward only.
 
-    `table` is read without the schema, so that nothing is lost; `as_fitted` as `fit` would read it.
+    `table` is read without the schema, so that nothing is lost; `as_fitted` as `fit` would read it. `on_break` says
+    what `fit` does with rows that break a rule, "clamp" or "drop"; by default only where the rule declares it.
 
     *Not covered*: everything. The findings are exact, contain counts and values of the table, and cost no budget, since
     they are not part of a release: do not share them. `fit` reports none of this, since each would be a query.
@@ -32,7 +36,7 @@ def check(schema: Schema, table: pa.Table, as_fitted: pa.Table) -> list[Finding]
         if table.column_names.count(column.name) == 1 and table.num_rows:
             values = without_missing(table.column(column.name), column)
             findings += _check_values(column, values, as_fitted.column(column.name))
-    return [*findings, *_check_rules(schema, as_fitted)]
+    return [*findings, *_check_rules(schema, as_fitted, on_break)]
 
 
 def _check_columns(schema: Schema, column_names: Sequence[str]) -> Iterator[Finding]:
@@ -220,7 +224,7 @@ _ON_BREAK = {
 }
 
 
-def _check_rules(schema: Schema, as_fitted: pa.Table) -> Iterator[Finding]:
+def _check_rules(schema: Schema, as_fitted: pa.Table, on_break: Callable[[Rule], str] | None) -> Iterator[Finding]:
     """Rows that break a rule, as `fit` reads them. Rules about absent columns are left to the finding on columns."""
     for rule in schema.rules:
         if any(as_fitted.column_names.count(name) != 1 for name in rule.columns):
@@ -229,7 +233,7 @@ def _check_rules(schema: Schema, as_fitted: pa.Table) -> Iterator[Finding]:
         if num := int(broken.sum()):
             message = (
                 f"{_count(num, 'row breaks', 'rows break')} the rule {rule.text!r}"
-                f" ({100 * broken.mean():.3g} % of all rows) and {_ON_BREAK[rule.on_break]}."
+                f" ({100 * broken.mean():.3g} % of all rows) and {_ON_BREAK[on_break(rule) if on_break else rule.on_break]}."
             )
             yield Finding("warning", "rule", None, message, num)
 
