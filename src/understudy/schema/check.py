@@ -230,10 +230,11 @@ def _check_rules(schema: Schema, as_fitted: pa.Table, on_break: Callable[[Rule],
         if any(as_fitted.column_names.count(name) != 1 for name in rule.columns):
             continue
         broken = rule.broken(as_fitted)
+        then = _ON_BREAK[rule.on_break if on_break is None else on_break(rule)]
         if num := int(broken.sum()):
             message = (
                 f"{_count(num, 'row breaks', 'rows break')} the rule {rule.text!r}"
-                f" ({100 * broken.mean():.3g} % of all rows) and {_ON_BREAK[on_break(rule) if on_break else rule.on_break]}."
+                f" ({100 * broken.mean():.3g} % of all rows) and {then}."
             )
             yield Finding("warning", "rule", None, message, num)
 
