@@ -33,6 +33,8 @@ from understudy.tables.origin import ColumnOrigin as ColumnOrigin
 from understudy.tables.origin import Origin as Origin
 from understudy.tables.reading import as_arrow as as_arrow
 from understudy.tables.reading import read_table as read_table
+from understudy.tables.stream import TableStream as TableStream
+from understudy.tables.stream import stream_table as stream_table
 from understudy.tables.writing import check_writable as check_writable
 from understudy.tables.writing import write_batches as write_batches
 from understudy.tables.writing import write_table as write_table

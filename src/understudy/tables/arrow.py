@@ -1,6 +1,8 @@
 """Parquet, Arrow and Feather files."""
 
+import contextlib
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pyarrow.parquet as pq
 from understudy.errors import TableError
 from understudy.tables.cast import without_metadata
 from understudy.tables.location import TableLocation
+from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches
 
 
@@ -32,7 +35,55 @@ def read_arrow(location: TableLocation) -> pa.Table:
         return _read_by_polars(location)
 
 
-def _read_by_polars(location: TableLocation) -> pa.Table:
+def open_parquet(location: TableLocation) -> BatchReader:
+    """A Parquet file in batches; if only polars can read it, as one."""
+
+    def read(num_rows: int) -> Iterator[pa.Table]:
+        # Without a buffer all bytes of a row group are read at once, and a large file may have just one.
+        with pq.ParquetFile(location.path, pre_buffer=False, buffer_size=1 << 20) as file:
+            for batch in file.iter_batches(num_rows):
+                yield without_metadata(pa.Table.from_batches([batch]))
+
+    try:
+        with pq.ParquetFile(location.path) as file:
+            return BatchReader(_bare(file.schema_arrow), read)
+    except pa.ArrowNotImplementedError:
+        return BatchReader(_read_by_polars(location, 0).schema, lambda _: iter([_read_by_polars(location)]))
+
+
+def open_arrow(location: TableLocation) -> BatchReader | None:
+    """The record batches of an Arrow file or stream; None: an old Feather file, which has none."""
+
+    def read(_: int) -> Iterator[pa.Table]:
+        with _open_ipc(location) as reader:
+            is_file = isinstance(reader, pa.RecordBatchFileReader)
+            for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
+                yield without_metadata(pa.Table.from_batches([batch]))
+
+    with location.path.open("rb") as file:
+        if file.read(4) == b"FEA1":
+            return None
+    try:
+        with _open_ipc(location) as reader:
+            return BatchReader(_bare(reader.schema), read)
+    except pa.ArrowNotImplementedError:
+        return BatchReader(_read_by_polars(location, 0).schema, lambda _: iter([_read_by_polars(location)]))
+
+
+@contextlib.contextmanager
+def _open_ipc(location: TableLocation) -> "Iterator[pa.RecordBatchFileReader | pa.RecordBatchStreamReader]":
+    """Mapped into memory: a batch may be the whole table, and then only the part in use is read."""
+    with pa.memory_map(str(location.path)) as file:
+        try:
+            reader = pa.ipc.open_file(file)
+        except pa.ArrowInvalid:
+            file.seek(0)
+            reader = pa.ipc.open_stream(file)
+        with reader:
+            yield reader
+
+
+def _read_by_polars(location: TableLocation, num_rows: int | None = None) -> pa.Table:
     """For 128-bit integers, which polars uses for a column with one very large value. Arrow lacks the type.
 
     Columns of a type that Arrow lacks become text.
@@ -41,7 +92,8 @@ def _read_by_polars(location: TableLocation) -> pa.Table:
         raise TableError(f"{location} has a column type that only polars can read. Install polars.")
     import polars as pl
 
-    frame = pl.read_parquet(location.path) if location.suffix == ".parquet" else pl.read_ipc(location.path)
+    read = pl.read_parquet if location.suffix == ".parquet" else pl.read_ipc
+    frame = read(location.path, n_rows=num_rows)
     columns = {}
     for series in frame.get_columns():
         try:

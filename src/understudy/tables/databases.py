@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import re
 import sqlite3
+import weakref
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from understudy.tables.cells import INT64_MAX, decode_utf8
 from understudy.tables.formatting import format_in_sql, require_case_insensitive_names, text_sql
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TableLocation, explain_errors
+from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches
 
 
@@ -71,11 +73,29 @@ def tables_in(location: TableLocation) -> list[str]:
 
 
 def read_duckdb(location: TableLocation) -> pa.Table:
+    with _query_duckdb(location) as rows:
+        return without_metadata(rows.to_arrow_table())
+
+
+def open_duckdb_table(location: TableLocation) -> BatchReader:
+    """The same in batches."""
+
+    def read(num_rows: int) -> Iterator[pa.Table]:
+        with _query_duckdb(location) as rows, rows.to_arrow_reader(num_rows) as reader:
+            for batch in reader:
+                yield without_metadata(pa.Table.from_batches([batch]))
+
+    with _query_duckdb(location) as rows:
+        return BatchReader(without_metadata(rows.limit(0).to_arrow_table()).schema, read)
+
+
+@contextlib.contextmanager
+def _query_duckdb(location: TableLocation) -> Iterator[duckdb.DuckDBPyRelation]:
     with open_duckdb(location, read_only=True) as connection:
         catalog = connection.execute("SELECT current_database()").fetchall()[0][0]
         tables = _list_tables(connection, catalog, "main")
         chosen = tables[_choose_table(location, tables, "main")]
-        return without_metadata(connection.sql(f"SELECT * FROM {chosen}").to_arrow_table())
+        yield connection.sql(f"SELECT * FROM {chosen}")
 
 
 def write_duckdb(batches: OutputBatches, path: Path, name: str) -> None:
@@ -154,26 +174,41 @@ def read_sqlite(location: TableLocation, schema: Schema | None = None) -> tuple[
 
     A value that cannot be read so is null, as is text that is not UTF-8.
     """
-    with contextlib.closing(sqlite3.connect(f"{location.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        connection.text_factory = decode_utf8
+    types, read, own = open_sqlite(location, schema)
+    return pa.concat_tables([types.empty_table(), *read(1 << 16)]), types if own is None else own
+
+
+def open_sqlite(location: TableLocation, schema: Schema | None = None) -> BatchReader:
+    """The same in batches."""
+    with _connect_sqlite(location) as connection:
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
         name = _choose_table(location, [row[0] for row in rows if not row[0].startswith("sqlite_")])
         info = connection.execute(f"PRAGMA table_info({quote_name(name)})").fetchall()
-        kinds = {row[1]: _sqlite_kind(row[2] or "") for row in info}
-        columns = {column: _SQLITE_COLUMNS[kind or "text"] for column, kind in kinds.items()}
-        own = pa.schema([pa.field(column, declared_type(read)) for column, read in columns.items()])
-        own = pa.schema([f if kinds[f.name] else mark_untyped(f) for f in own])
-        wanted = [f"CAST({quote_name(c)} AS TEXT)" if columns[c].kind == "text" else quote_name(c) for c in columns]
-        if schema is not None:
-            columns = {c: schema[c] if c in schema else _SQLITE_COLUMNS["text"] for c in columns}
-            wanted = list(map(quote_name, columns))
-        pieces = [[read_cells((), column)] for column in columns.values()]
-        cursor = connection.execute(f"SELECT {', '.join(wanted)} FROM {quote_name(name)}")
-        while rows := cursor.fetchmany(1 << 16):
-            for read, cells, column in zip(pieces, zip(*rows, strict=True), columns.values(), strict=True):
-                read.append(read_cells(cells, column))
-        whole = [pa.chunked_array([chunk for part in read for chunk in part.chunks], read[0].type) for read in pieces]
-        return pa.table(whole, names=list(kinds)) if schema is not None else pa.table(whole, schema=own), own
+    kinds = {row[1]: _sqlite_kind(row[2] or "") for row in info}
+    columns = {column: _SQLITE_COLUMNS[kind or "text"] for column, kind in kinds.items()}
+    own = pa.schema([pa.field(column, declared_type(read)) for column, read in columns.items()])
+    own = pa.schema([f if kinds[f.name] else mark_untyped(f) for f in own])
+    wanted = [f"CAST({quote_name(c)} AS TEXT)" if columns[c].kind == "text" else quote_name(c) for c in columns]
+    if schema is not None:
+        columns = {c: schema[c] if c in schema else _SQLITE_COLUMNS["text"] for c in columns}
+        wanted = list(map(quote_name, columns))
+    types = own if schema is None else pa.schema([(c, declared_type(column)) for c, column in columns.items()])
+
+    def read(num_rows: int) -> Iterator[pa.Table]:
+        with _connect_sqlite(location) as connection:
+            cursor = connection.execute(f"SELECT {', '.join(wanted)} FROM {quote_name(name)}")
+            while rows := cursor.fetchmany(min(num_rows, 1 << 16)):
+                cells = zip(zip(*rows, strict=True), columns.values(), strict=True)
+                yield pa.table([read_cells(values, column) for values, column in cells], schema=types)
+
+    return BatchReader(types, read, None if schema is None else own)
+
+
+@contextlib.contextmanager
+def _connect_sqlite(location: TableLocation) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(f"{location.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        connection.text_factory = decode_utf8
+        yield connection
 
 
 def write_sqlite(batches: OutputBatches, path: Path, name: str) -> None:
@@ -255,23 +290,69 @@ def _postgres_through_duckdb(location: TableLocation, connection: duckdb.DuckDBP
 
 
 def _postgres_through_adbc(location: TableLocation) -> pa.Table:
+    reader = _open_adbc(location)
+    return pa.concat_tables([reader.types.empty_table(), *reader.read(0)])
+
+
+def open_postgres(location: TableLocation) -> BatchReader | None:
+    """A table in batches, all passes over it in one transaction; None: without ADBC it is read whole."""
+    return _open_adbc(location) if importlib.util.find_spec("adbc_driver_postgresql") else None
+
+
+_ONE_ORDER = (
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    "SET LOCAL synchronize_seqscans = off",
+    "SET LOCAL max_parallel_workers_per_gather = 0",
+)
+"""Makes every query of a transaction see the same rows in the same order, whatever others do meanwhile."""
+
+
+def _open_adbc(location: TableLocation) -> BatchReader:
+    """The connection stays open until the reader is no longer used."""
     dbapi = importlib.import_module("adbc_driver_postgresql.dbapi")
     with contextlib.ExitStack() as stack:
         with _explain_server_errors(location, dbapi.Error):
             connection = stack.enter_context(dbapi.connect(location.url))
-        cursor = stack.enter_context(connection.cursor())
+
+        def query(sql: str) -> Iterator[pa.Table]:
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(sql)
+                    with cursor.fetch_record_batch() as reader:
+                        yield from _plain_batches(reader)
+            except (dbapi.Error, pa.ArrowException, OSError):
+                raise _unreadable(location) from None
+
         try:
-            cursor.execute("SET default_transaction_read_only = on")
-            cursor.execute(
-                "SELECT table_schema::text, table_name::text FROM information_schema.tables"
-                " WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
-            )
-            tables = _table_names(cursor.fetchall(), "public")
-            cursor.execute(f"SELECT * FROM {tables[_choose_table(location, tables, 'public')]}")
-            table = cursor.fetch_arrow_table()
+            with connection.cursor() as cursor:
+                for command in _ONE_ORDER:
+                    cursor.execute(command)
+                cursor.execute(
+                    "SELECT table_schema::text, table_name::text FROM information_schema.tables"
+                    " WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
+                )
+                tables = _table_names(cursor.fetchall(), "public")
         except dbapi.Error:
-            raise TableError(f"{location} cannot be read. Check that this user has the SELECT privilege.") from None
-    return without_metadata(_without_opaque(table))
+            raise _unreadable(location) from None
+        chosen = f"SELECT * FROM {tables[_choose_table(location, tables, 'public')]}"
+
+        def read(_: int) -> Iterator[pa.Table]:
+            yield from query(chosen)
+
+        (empty,) = query(f"{chosen} LIMIT 0")
+        weakref.finalize(read, stack.pop_all().close)
+        return BatchReader(empty.schema, read)
+
+
+def _unreadable(location: TableLocation) -> TableError:
+    return TableError(f"{location} cannot be read. Check that this user has the SELECT privilege.")
+
+
+def _plain_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """The batches of ADBC, after one without rows."""
+    yield without_metadata(_without_opaque(reader.schema.empty_table()))
+    for batch in reader:
+        yield without_metadata(_without_opaque(pa.Table.from_batches([batch])))
 
 
 def _without_opaque(table: pa.Table) -> pa.Table:

@@ -19,7 +19,11 @@ from understudy.tables.header import check_header, names_without_header
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TEXT_SUFFIXES, TableLocation
 from understudy.tables.options import ReadOptions
+from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import OutputBatches
+
+BLOCK_BYTES = 1 << 24
+"""How much of a file is parsed at once; no row may be longer."""
 
 _PLAIN = ReadOptions()
 _END = "end"
@@ -39,24 +43,48 @@ def read_delimited(
     location: TableLocation, options: ReadOptions = _PLAIN, declared: Sequence[str] | None = None
 ) -> pa.Table:
     """All columns as text, without types; an empty field is null. `declared` are the names of a schema."""
+    return pa.concat_tables(open_delimited(location, options, declared).read(0))
+
+
+def open_delimited(
+    location: TableLocation, options: ReadOptions = _PLAIN, declared: Sequence[str] | None = None
+) -> BatchReader:
+    """The same in batches: one for each block of the file, and at least one."""
     first = _read_first_line(location, options, declared)
+    types = _untyped(pa.schema([(name, pa.string()) for name in first.names]), first, options)
+    return BatchReader(types, lambda _: _read_batches(location, first, options, types))
+
+
+def _untyped(schema: pa.Schema, first: _FirstLine, options: ReadOptions) -> pa.Schema:
+    """The schema, marked as one without types, with the separator if it is not the usual one."""
+    mark = {"delimiter": first.delimiter} if first.delimiter != "," else None
+    return pa.schema([mark_untyped(field, decimal=options.decimal) for field in schema], mark)
+
+
+def _read_batches(
+    location: TableLocation, first: _FirstLine, options: ReadOptions, types: pa.Schema
+) -> Iterator[pa.Table]:
+    """All rows; one batch is held back, since its last row may be the extra one."""
     try:
-        table = _parse(location, first, options)
+        batches = _parse(location, first, options)
+        held = next(batches, None) or types.empty_table()
+        for batch in batches:
+            if batch.num_rows:
+                yield held.cast(_untyped(held.schema, first, options))
+                held = batch
     except (pa.ArrowInvalid, UnicodeError) as error:
         require_encoding(location, options.encoding)
         _require_equal_fields(location, first, options)
         if "straddling" in str(error):
             raise TableError(f"{location} has a row longer than 16 MB. Check for a missing closing quote.") from None
         raise
-    rows = table.num_rows - 1
+    rows = held.num_rows - 1
     # An unclosed quote silently takes in all that follows it, and then the extra last row is missing.
-    if any(values[rows].as_py() != _END for values in table.columns):
+    if rows < 0 or any(values[rows].as_py() != _END for values in held.columns):
         raise TableError(
             f"{location}: a quote is never closed, so the last field extends to the end of the file. Close it."
         )
-    mark = {"delimiter": first.delimiter} if first.delimiter != "," else None
-    fields = [mark_untyped(field, decimal=options.decimal) for field in table.schema]
-    return table.slice(0, rows).cast(pa.schema(fields, mark))
+    yield held.slice(0, rows).cast(_untyped(held.schema, first, options))
 
 
 def _parse(
@@ -66,14 +94,14 @@ def _parse(
     *,
     threads: bool = True,
     on_ragged: Callable[[pa.csv.InvalidRow], str] | None = None,
-) -> pa.Table:
-    """The table with one extra row, which holds `_END`."""
+) -> Iterator[pa.Table]:
+    """The table in batches, with one extra row at the end, which holds `_END`."""
     names = first.names
     with _open(location, options) as stream:
-        return pa.csv.read_csv(
+        reader = pa.csv.open_csv(
             _StreamWithLastLine(stream, first.delimiter.join([_END] * len(names)).encode()),
             read_options=pa.csv.ReadOptions(
-                use_threads=threads, block_size=1 << 24, column_names=None if first.is_header else names
+                use_threads=threads, block_size=BLOCK_BYTES, column_names=None if first.is_header else names
             ),
             parse_options=pa.csv.ParseOptions(
                 delimiter=first.delimiter,
@@ -89,6 +117,8 @@ def _parse(
                 quoted_strings_can_be_null=True,
             ),
         )
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
 
 
 @contextlib.contextmanager
@@ -149,7 +179,8 @@ def _require_equal_fields(location: TableLocation, first: _FirstLine, options: R
         return "error"
 
     with contextlib.suppress(pa.ArrowInvalid):
-        _parse(location, first, options, threads=False, on_ragged=on_ragged)
+        for _ in _parse(location, first, options, threads=False, on_ragged=on_ragged):
+            pass
     if ragged:
         expected, found, row = ragged[0]
         line = _physical_line(location, row, first.delimiter, options)
@@ -215,19 +246,24 @@ def _choose_delimiter(line: str, location: TableLocation, options: ReadOptions) 
 
 def require_encoding(location: TableLocation, encoding: str = "utf-8", *, can_choose: bool = True) -> None:
     """Raises for the first byte that does not fit the encoding. Called only after a failure."""
-    with pa.input_stream(str(location.path), compression="detect") as stream:
-        content = bytes(stream.read())
+    decoder, before, line, piece = codecs.getincrementaldecoder(encoding)(), 0, 1, b"first"
     try:
-        codecs.getincrementaldecoder(encoding)().decode(content, final=True).encode()
+        with pa.input_stream(str(location.path), compression="detect") as stream:
+            while piece:
+                piece = bytes(stream.read(1 << 20))
+                decoder.decode(piece, final=not piece).encode()
+                before, line = before + len(piece), line + piece.count(b"\n")
     except UnicodeDecodeError as error:
-        line = 1 + content[: error.start].count(b"\n")
+        waited = error.object[: len(error.object) - len(piece)]  # the start of a character, from the piece before
+        byte = before - len(waited) + error.start
+        line += error.object[: error.start].count(b"\n") - waited.count(b"\n")
         name = "UTF-8" if encoding == "utf-8" else encoding
         advice = f". Convert it: iconv -f LATIN1 -t UTF-8 {location.path.name} > new"
         if can_choose:
             advice = '. Give its encoding, often --encoding cp1252 (encoding="cp1252"); others are latin-1 and utf-16.'
         if error.reason == "unexpected end of data":
             advice = ": it ends inside a character."
-        raise TableError(f"{location} is not {name} (line {line}, byte {error.start}){advice}", line=line) from None
+        raise TableError(f"{location} is not {name} (line {line}, byte {byte}){advice}", line=line) from None
     except UnicodeError:
         raise TableError(f"{location} is not {encoding}. Give another --encoding (encoding=...).") from None
 

@@ -48,6 +48,8 @@ def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool 
     """
     if isinstance(frame, pa.RecordBatch):
         frame = pa.Table.from_batches([frame])
+    if isinstance(frame, pa.RecordBatchReader):
+        frame = frame.read_all()
     if isinstance(frame, pa.Table):
         require_names(frame.column_names, "The table")
         return _to_internal(frame, "pyarrow", schema=schema, keep_types=keep_types)

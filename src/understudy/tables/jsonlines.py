@@ -17,6 +17,7 @@ from understudy.tables.delimited import require_encoding
 from understudy.tables.formatting import copy_in_sql, datetime_sql, require_case_insensitive_names
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TableLocation
+from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import OutputBatches
 
 
@@ -62,16 +63,25 @@ def read_json_texts(location: TableLocation, names: Sequence[str]) -> pa.Table:
 
     Reads the keys `names` only. A missing key is a null, and a line that is not a JSON object is a row of nulls.
     """
-    pieces = [pa.schema([(name, pa.string()) for name in names]).empty_table()]
-    for lines in _read_chunks(location):
-        with sandbox() as connection:
-            connection.register("t", pa.table({"line": pa.array(lines, pa.string())}))
-            pieces.append(_texts_of(connection, names))
-    table = pa.concat_tables(pieces)
-    return table.cast(pa.schema([mark_untyped(field) for field in table.schema]))
+    reader = open_json_texts(location, names)
+    return pa.concat_tables([reader.types.empty_table(), *reader.read(1 << 16)])
 
 
-def _read_chunks(location: TableLocation, num_lines: int = 1 << 16) -> Iterator[list[str]]:
+def open_json_texts(location: TableLocation, names: Sequence[str]) -> BatchReader:
+    """The same in batches."""
+    types = pa.schema([mark_untyped(pa.field(name, pa.string())) for name in names])
+
+    def read(num_rows: int) -> Iterator[pa.Table]:
+        for lines in _read_chunks(location, min(num_rows, 1 << 16)):
+            with sandbox() as connection:
+                connection.register("t", pa.table({"line": pa.array(lines, pa.string())}))
+                texts = _texts_of(connection, names)
+            yield texts.cast(types)
+
+    return BatchReader(types, read)
+
+
+def _read_chunks(location: TableLocation, num_lines: int) -> Iterator[list[str]]:
     """The lines of the file, `num_lines` at a time."""
     with pa.input_stream(str(location.path), compression="detect") as stream:
         text = io.TextIOWrapper(cast(io.BufferedReader, stream), encoding="utf-8-sig", newline="\n")

@@ -37,7 +37,7 @@ _KNOWN = (
 
 @dataclasses.dataclass(frozen=True)
 class TableLocation:
-    """A file, or one table of a database."""
+    """A file, a folder of Parquet files, or one table of a database."""
 
     path: Path
     suffix: str
@@ -47,7 +47,7 @@ class TableLocation:
 
     @classmethod
     def parse(cls, source: str | Path) -> "TableLocation":
-        """Reads `people.csv`, `people.sqlite::patients` or a PostgreSQL address."""
+        """Reads `people.csv`, a folder of Parquet files, `people.sqlite::patients` or a PostgreSQL address."""
         text = str(source)
         before, mark, after = text.rpartition("::")
         url, table = (before, after or None) if mark else (text, None)
@@ -61,7 +61,9 @@ class TableLocation:
         if suffix == ".db":
             suffix = _database_kind(path)
         if path.is_dir():
-            raise TableError(f"{path} is a folder, expected a file. Name a file in it.")
+            if suffix in _FORMATS and suffix != ".parquet":
+                raise TableError(f"{path} is a folder, expected a file. Name a file in it.")
+            return cls(path, ".parquet")
         if suffix in _OTHER_SHEETS:
             raise TableError(f"{path} ends in {suffix}, which cannot be read. Save it as .xlsx or CSV.")
         if suffix not in _FORMATS:
@@ -79,6 +81,11 @@ class TableLocation:
         """
         parts = (self.path.name, self.table)
         return "::".join(part for part in parts if part) or "postgresql"
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of Parquet files."""
+        return self.suffix == ".parquet" and self.path.is_dir()
 
     @property
     def read_only(self) -> str | None:
@@ -113,7 +120,8 @@ def is_same_source(one: SourceId, other: SourceId) -> bool:
     if one.suffix == "postgres" or other.suffix == "postgres":
         same = one.url == other.url
     else:
-        same = os.path.realpath(one.path) == os.path.realpath(other.path)
+        paths = [Path(os.path.realpath(source.path)) for source in (one, other)]
+        same = paths[0].is_relative_to(paths[1]) or paths[1].is_relative_to(paths[0])  # a file of the other's folder
         with contextlib.suppress(OSError):
             same = same or os.path.samefile(one.path, other.path)
     # Without a name, the only table of the database is meant.
@@ -137,11 +145,13 @@ def _database_kind(path: Path) -> str:
 
 
 def require_file(path: Path, *, may_be_empty: bool = False) -> None:
-    """Raises unless there is a file that this user may read."""
+    """Raises unless there is a file or folder that this user may read."""
     if not path.exists():
         raise TableError(f"{path} does not exist. Check the spelling and the folder.")
     if not os.access(path, os.R_OK):
         raise TableError(f"You do not have permission to read {path}. Change its permissions.")
+    if path.is_dir():
+        return
     if path.stat().st_size == 0 and not may_be_empty:
         raise TableError(f"{path} is empty (0 bytes). Expected a table with a header and rows.")
 

@@ -3,9 +3,11 @@
 import codecs
 import dataclasses
 import os
+from pathlib import Path
 
 from understudy.errors import ConfigError, TableError
-from understudy.tables.location import TEXT_SUFFIXES, TableLocation
+from understudy.schema import Schema
+from understudy.tables.location import TEXT_SUFFIXES, TableLocation, require_file
 
 COMMON_ENCODINGS = ("utf-8", "cp1252", "latin-1", "utf-16")
 DECIMALS = (".", ",")
@@ -101,6 +103,22 @@ class ReadOptions:
         form = _form_of(source)
         decimal = self.decimal if form == "text" else None
         return ReadOptions(header=None if form is None else True, decimal=decimal)
+
+
+def resolve_reading(
+    source: str | Path, schema: Schema | None, reading: ReadOptions | None
+) -> tuple[TableLocation, ReadOptions]:
+    """Where a table is and how it is read; raises for options without a use, and where there is no file."""
+    location, reading = TableLocation.parse(source), reading or ReadOptions()
+    reading.require_use(location.suffix, str(location))
+    is_declared = schema is not None and not schema.drafted
+    if is_declared:
+        reading = reading.of_declared(location.suffix)
+    if location.suffix != "postgres":
+        # A JSON lines file without rows is an empty file, and so is a text file without rows and header.
+        is_headless = location.suffix == ".jsonl" or reading.header is False
+        require_file(location.path, may_be_empty=is_headless and is_declared)
+    return location, reading
 
 
 def _form_of(source: object) -> str | None:

@@ -19,13 +19,14 @@ from understudy.tables.location import (
     TEXT_SUFFIXES,
     TableLocation,
     explain_errors,
-    require_file,
     require_names,
     require_types,
 )
-from understudy.tables.options import ReadOptions
+from understudy.tables.options import ReadOptions, resolve_reading
 from understudy.tables.origin import Origin
+from understudy.tables.parquet_folders import read_parquet_folder
 from understudy.tables.statistics_files import STATISTICS_SUFFIXES, read_statistics_file
+from understudy.tables.stream import stream_location
 
 _READERS: dict[str, Callable[[TableLocation], pa.Table]] = {
     ".jsonl": read_json_lines,
@@ -60,7 +61,7 @@ def read_table(
     keep_types: bool = False,
     reading: ReadOptions | None = None,
 ) -> tuple[pa.Table, Origin]:
-    """Reads a file or a database table: `people.csv`, `people.sqlite::patients`, `postgresql://me@host/db::public.people`.
+    """Reads a file, a folder of Parquet files or a database table: `people.csv`, `people.sqlite::patients`, `postgresql://me@host/db::public.people`.
 
     With a schema each column is read as the declared kind, and a value that cannot be read is null, never an error.
     With a declared schema (not a drafted one) the types and styles of the origin follow from the schema alone.
@@ -68,18 +69,17 @@ def read_table(
 
     >>> read_table("people.csv", reading=ReadOptions(encoding="cp1252", decimal=","))  # doctest: +SKIP
     """
-    location, reading = TableLocation.parse(source), reading or ReadOptions()
-    reading.require_use(location.suffix, str(location))
+    location, reading = resolve_reading(source, schema, reading)
     declared = schema if schema is not None and not schema.drafted else None
-    if declared is not None:
-        reading = reading.of_declared(location.suffix)
-    if location.suffix != "postgres":
-        # A JSON lines file without rows is an empty file, and so is a text file without rows and header.
-        is_headless = location.suffix == ".jsonl" or reading.header is False
-        require_file(location.path, may_be_empty=is_headless and declared is not None)
+    if location.is_folder and declared is not None:  # its files may differ in types, so each is converted by itself
+        streamed = stream_location(location, declared, reading, keep_types=keep_types)
+        if streamed is not None:
+            return pa.concat_tables(streamed[0]), streamed[1]
     own_types: pa.Schema | None = None
     with explain_errors(location):
-        if location.suffix == ".jsonl" and declared is not None:
+        if location.is_folder:
+            table = read_parquet_folder(location)
+        elif location.suffix == ".jsonl" and declared is not None:
             table = read_json_texts(location, [column.name for column in declared.columns if not column.drop])
         elif location.suffix == ".sqlite":
             table, own_types = read_sqlite(location, declared)

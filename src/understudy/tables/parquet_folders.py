@@ -1,0 +1,146 @@
+"""Folders of Parquet files that are one table, as Spark, Dask and DuckDB write them."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from understudy.errors import TableError
+from understudy.tables.arrow import open_parquet
+from understudy.tables.infer import mark_untyped
+from understudy.tables.location import TableLocation, explain_errors, require_names
+from understudy.tables.reading_batches import BatchReader
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+class _Part(NamedTuple):
+    """One file of the table."""
+
+    path: Path
+    values: Mapping[str, str | None]
+    """By its folders: of `year=2020/month=5/0.parquet` the year and the month, as text. Each is a column."""
+    label: TableLocation
+    """Its location for messages: without these values, which are those of rows."""
+
+
+def folder_files(folder: Path) -> list[Path]:
+    """The Parquet files of a folder, sorted by name; raises if there is none, or anything else.
+
+    What begins with a dot or an underscore is a note of the program that wrote the folder, and is left out.
+    """
+    return [part.path for part in _list_parts(folder)]
+
+
+def read_parquet_folder(location: TableLocation) -> pa.Table:
+    """The whole table, each column in a type that holds its values in all files."""
+    parts, readers = _open_parts(location)
+    pieces = [pa.concat_tables([reader.types.empty_table(), *reader.read(1 << 20)]) for reader in readers]
+    try:
+        return pa.concat_tables(pieces, promote_options="permissive")
+    except pa.ArrowException:
+        name = _differing([reader.types for reader in readers])[0]
+        raise TableError(
+            f"{location}: column {name!r} has types in two of the {len(parts)} files that no one type can hold. Write"
+            " it in one type, or declare its kind in a schema.",
+            column=name,
+        ) from None
+
+
+def open_parquet_folder(location: TableLocation) -> BatchReader:
+    """The files one after another. A column with different types in them counts as one without a type."""
+    _, readers = _open_parts(location)
+    differing = _differing([reader.types for reader in readers])
+    fields = [mark_untyped(pa.field(f.name, pa.string())) if f.name in differing else f for f in readers[0].types]
+
+    def read(num_rows: int) -> Iterator[pa.Table]:
+        for reader in readers:
+            yield from reader.read(num_rows)
+
+    return BatchReader(pa.schema(fields), read)
+
+
+def _differing(schemas: Sequence[pa.Schema]) -> list[str]:
+    """The columns whose types are not the same in all of them."""
+    return [f.name for f in schemas[0] if any(schema.field(f.name).type != f.type for schema in schemas)]
+
+
+def _list_parts(folder: Path) -> list[_Part]:
+    parts = list(_walk(folder, {}, TableLocation(folder, ".parquet")))
+    if not parts:
+        raise TableError(f"{folder} is a folder, expected a file or a folder of Parquet files. There is none in it.")
+    for part in parts:
+        if list(part.values) != list(parts[0].values):
+            raise TableError(
+                f"{part.label} is not in the same sort of folder as {parts[0].label}, so it has other columns. Expected"
+                " all files at one depth."
+            )
+    return parts
+
+
+def _walk(folder: Path, values: Mapping[str, str | None], label: TableLocation) -> Iterator[_Part]:
+    """The files in a folder and in its `name=value` folders."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        name, equals, value = entry.name.partition("=")
+        if entry.name in ("_delta_log", "_temporary"):
+            raise TableError(
+                f"{label} holds {entry.name}, so some of its files may not be part of the table. Write the table anew,"
+                " as plain Parquet files."
+            )
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.is_dir() and equals:
+            more = {**values, unquote(name): None if value == _NULL else unquote(value)}
+            yield from _walk(Path(entry.path), more, TableLocation(label.path / f"{name}=*", ".parquet"))
+        elif entry.is_file() and entry.name.lower().endswith((".parquet", ".pq")):
+            yield _Part(Path(entry.path), values, TableLocation(label.path / entry.name, ".parquet"))
+        else:
+            raise TableError(f"{label} holds {entry.name!r}, expected Parquet files alone. Move it to another folder.")
+
+
+def _open_parts(location: TableLocation) -> tuple[list[_Part], list[BatchReader]]:
+    """All files; raises unless they have the same columns, in whatever order."""
+    parts = _list_parts(location.path)
+    readers = [_open_part(part) for part in parts]
+    names = readers[0].types.names
+    for part, reader in zip(parts, readers, strict=True):
+        _require_columns(part, reader.types.names, names, parts[0])
+    return parts, [_in_order(reader, names) for reader in readers]
+
+
+def _open_part(part: _Part) -> BatchReader:
+    """One file with the columns of its folders."""
+    with explain_errors(part.label):
+        types, read_file, _ = open_parquet(TableLocation(part.path, ".parquet"))
+    added = [mark_untyped(pa.field(name, pa.string())) for name in part.values]
+    require_names([*types.names, *part.values], str(part.label))
+
+    def read(num_rows: int) -> Iterator[pa.Table]:
+        with explain_errors(part.label):
+            for batch in read_file(num_rows):
+                for field, value in zip(added, part.values.values(), strict=True):
+                    batch = batch.append_column(field, pa.repeat(pa.scalar(value, pa.string()), batch.num_rows))
+                yield batch
+
+    return BatchReader(pa.schema([*types, *added]), read)
+
+
+def _require_columns(part: _Part, found: Sequence[str], expected: Sequence[str], first: _Part) -> None:
+    absent, more = [[n for n in a if n not in b] for a, b in ((expected, found), (found, expected))]
+    if absent or more:
+        name = (absent + more)[0]
+        verb = "lacks" if absent else "has"
+        raise TableError(
+            f"{part.label} {verb} column {name!r}, unlike {first.label}. Expected the same columns in all files of a"
+            " folder. Write it again, or move it to another folder.",
+            column=name,
+        )
+
+
+def _in_order(reader: BatchReader, names: Sequence[str]) -> BatchReader:
+    """The same with its columns in this order."""
+    types = pa.schema([reader.types.field(name) for name in names])
+    return BatchReader(types, lambda num_rows: (batch.select(names) for batch in reader.read(num_rows)))

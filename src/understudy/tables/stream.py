@@ -1,0 +1,235 @@
+"""Tables that are read in batches of rows, by a declared schema and never whole."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+import narwhals as nw
+import pyarrow as pa
+
+from understudy.errors import TableError
+from understudy.schema import Column, Schema
+from understudy.tables.arrow import open_arrow, open_parquet
+from understudy.tables.cast import as_declared_type, conform, normalize, output_schema
+from understudy.tables.databases import open_duckdb_table, open_postgres, open_sqlite
+from understudy.tables.delimited import open_delimited
+from understudy.tables.frames import from_frame
+from understudy.tables.jsonlines import open_json_texts
+from understudy.tables.location import TEXT_SUFFIXES, TableLocation, explain_errors, require_names
+from understudy.tables.options import ReadOptions, resolve_reading
+from understudy.tables.origin import Origin
+from understudy.tables.parquet_folders import folder_files, open_parquet_folder
+from understudy.tables.reading_batches import BatchReader, Version, read_unchanged, version_of
+from understudy.tables.statistics_files import STATISTICS_SUFFIXES
+
+BATCH_ROWS = 2**18
+"""The most rows of a batch."""
+KEPT_BYTES = 256 * 2**20
+"""A table that takes less memory than this is kept there: it is not read again in the next pass."""
+
+
+class TableStream:
+    """A table as batches of rows in the types of a declared schema. It can be read again and again, always in the same
+    order.
+
+    A source is read anew in each pass, unless its table is small or can be read only once. One pass at a time.
+
+    >>> schema = Schema(columns=(Column(name="age", kind="integer"),))
+    >>> stream, origin = stream_table(pa.table({"age": ["41", "unknown"]}), schema=schema)
+    >>> [batch.column("age").to_pylist() for batch in stream]
+    [[41, None]]
+    """
+
+    schema: pa.Schema
+    """The types and styles of every batch, as `conform` gives them."""
+
+    def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.Table]]) -> None:
+        self.schema = schema
+        self._read: Callable[[], Iterator[pa.Table]] | None = read
+        self._kept: Sequence[pa.Table] = ()
+
+    @property
+    def column_names(self) -> list[str]:
+        return self.schema.names
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Batches of at most `BATCH_ROWS` rows; at least one, perhaps without rows."""
+        if self._read is None:
+            yield from self._kept
+            return
+        kept: list[pa.Table] = []
+        num_bytes = 0
+        is_empty = True
+        for table in self._read():
+            for start in range(0, table.num_rows, BATCH_ROWS):
+                batch, is_empty = table.slice(start, BATCH_ROWS), False
+                num_bytes += batch.nbytes
+                if num_bytes <= KEPT_BYTES:
+                    kept.append(batch)
+                else:
+                    kept.clear()
+                yield batch
+        if is_empty:
+            kept = [self.schema.empty_table()]
+            yield kept[0]
+        if num_bytes <= KEPT_BYTES:
+            self._kept, self._read = kept, None  # without its reader, the connection to a server is closed
+
+
+def stream_table(
+    source: object, *, schema: Schema, keep_types: bool = False, reading: ReadOptions | None = None
+) -> tuple[TableStream, Origin] | None:
+    """A file, folder, database table or data frame in batches, and its origin: as `as_arrow` would read it whole.
+
+    None where the source cannot be streamed (a workbook, a file of a statistics package), and with a drafted schema,
+    whose columns keep types and styles that follow from all values: then it is read whole, by `as_arrow`.
+
+    >>> stream_table("people.parquet", schema=Schema.read("people.toml"))  # doctest: +SKIP
+    """
+    if schema.drafted:
+        return None
+    if isinstance(source, str | os.PathLike):
+        path = source if isinstance(source, str) else Path(source)
+        location, reading = resolve_reading(path, schema, reading)
+        if location.suffix == ".xlsx" or location.suffix in STATISTICS_SUFFIXES:
+            return None
+        return stream_location(location, schema, reading, keep_types=keep_types)
+    if reading is not None:
+        reading.require_use("", "The table")
+    return _stream_frame(nw.to_native(source, pass_through=True), schema, keep_types=keep_types)
+
+
+# Files and databases
+
+
+def stream_location(
+    location: TableLocation, schema: Schema, reading: ReadOptions, *, keep_types: bool = False
+) -> tuple[TableStream, Origin] | None:
+    """The table at a location, in batches; None where it cannot be streamed."""
+    version = _version_now(location)
+    with explain_errors(location):
+        reader = _open(location, schema, reading)
+    if reader is None:
+        return None
+    require_names(reader.types.names, str(location))
+    types = conform(normalize(reader.types.empty_table()), schema).schema
+    own = reader.types if reader.own is None else reader.own
+
+    def read() -> Iterator[pa.Table]:
+        rows = _explained(reader.read(BATCH_ROWS), location)
+        for batch in read_unchanged(rows, version, lambda: _version_now(location), str(location)):
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                conformed = conform(normalize(batch.slice(start, BATCH_ROWS)), schema)
+                yield _in_types(conformed, types, str(location))
+
+    return TableStream(types, read), Origin.of(output_schema(own, types, schema, keep_types=keep_types), "file")
+
+
+def _open(location: TableLocation, schema: Schema, reading: ReadOptions) -> BatchReader | None:
+    """The reader of a file, folder or database table."""
+    if location.suffix in TEXT_SUFFIXES:
+        return open_delimited(location, reading, schema.names)
+    if location.suffix == ".jsonl":
+        return open_json_texts(location, [column.name for column in schema.columns if not column.drop])
+    if location.suffix == ".sqlite":
+        return open_sqlite(location, schema)
+    if location.is_folder:
+        return open_parquet_folder(location)
+    return _READERS[location.suffix](location)
+
+
+_READERS: dict[str, Callable[[TableLocation], BatchReader | None]] = {
+    ".parquet": open_parquet,
+    ".feather": open_arrow,
+    ".arrow": open_arrow,
+    ".duckdb": open_duckdb_table,
+    "postgres": open_postgres,
+}
+
+
+def _version_now(location: TableLocation) -> Version:
+    """The version of the files of a table. A server has none: there, all passes are in one transaction."""
+    if location.suffix == "postgres":
+        return ()
+    with explain_errors(location):
+        return version_of(folder_files(location.path) if location.is_folder else [location.path])
+
+
+def _explained(batches: Iterator[pa.Table], location: TableLocation) -> Iterator[pa.Table]:
+    with explain_errors(location):
+        yield from batches
+
+
+def _in_types(batch: pa.Table, types: pa.Schema, where: str) -> pa.Table:
+    """The batch in the types of all batches.
+
+    Columns that are modelled have them by the schema. Others keep the type of the source, and become text where it is
+    not the same in all files of a folder.
+    """
+    if batch.column_names != types.names:
+        raise TableError(f"{where}: some rows have other columns than the first. Write the table again.")
+    columns = [
+        values if values.type == field.type else as_declared_type(values, _AS_TEXT)
+        for field, values in zip(types, batch.columns, strict=True)
+    ]
+    return pa.table(columns, schema=types)
+
+
+_AS_TEXT = Column(name="", kind="categorical")
+
+
+# Data frames
+
+
+def _stream_frame(source: object, schema: Schema, *, keep_types: bool) -> tuple[TableStream, Origin] | None:
+    """A frame in memory in slices, and a lazy one as its library computes it."""
+    lazy = _open_lazy(source)
+    if lazy is None:
+        if nw.dependencies.is_into_lazyframe(source):
+            return None
+        table, origin = from_frame(source, schema=schema, keep_types=keep_types)
+        return TableStream(table.schema, lambda: iter([table])), origin
+    empty, compute = lazy
+    conformed, origin = from_frame(empty, schema=schema, keep_types=keep_types)
+
+    def read() -> Iterator[pa.Table]:
+        for frame in _explained_frames(compute):
+            yield _in_types(from_frame(frame, schema=schema)[0], conformed.schema, "The table")
+
+    if isinstance(source, pa.RecordBatchReader):  # it can be read only once
+        batches = list(read())
+        return TableStream(conformed.schema, lambda: iter(batches)), origin
+    return TableStream(conformed.schema, read), origin
+
+
+def _open_lazy(source: object) -> tuple[object, Callable[[], Iterator[object]]] | None:
+    """A frame without rows in the types of a lazy one, and the rows of that as frames; None: it is not lazy, or its
+    library cannot compute it in parts."""
+    if isinstance(source, pa.RecordBatchReader):
+        return source.schema.empty_table(), lambda: iter(source)
+    if isinstance(source, duckdb.DuckDBPyRelation):
+        return source.limit(0).to_arrow_table(), lambda: _relation_batches(source)
+    if nw.dependencies.is_polars_lazyframe(source) and hasattr(source, "collect_batches"):
+        import polars as pl
+
+        empty = pl.DataFrame(schema=source.collect_schema())
+        return empty, lambda: iter(source.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True))
+    if nw.dependencies.is_dask_dataframe(source):
+        return source._meta, lambda: (partition.compute() for partition in source.partitions)
+    return None
+
+
+def _relation_batches(relation: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
+    with relation.to_arrow_reader(BATCH_ROWS) as reader:  # closed also when a pass is broken off
+        yield from reader
+
+
+def _explained_frames(compute: Callable[[], Iterator[object]]) -> Iterator[object]:
+    """The frames; errors of their library, which may quote rows, become a `TableError`."""
+    try:
+        yield from compute()
+    except Exception as error:
+        raise TableError(
+            f"The rows of the table cannot be computed ({type(error).__name__}). Compute it first, and give the result."
+        ) from None
