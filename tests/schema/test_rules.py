@@ -445,7 +445,7 @@ def test_refused_paths_of_lookup_files(tmp_path: Path, path: str) -> None:
         ({"combinations": ["a", "b"], "allowed": [[1, math.nan]]}, "expected texts, numbers or booleans"),
         ({"combinations": ["a", "b"], "allowed": [[1, "\ud800"]]}, "not valid Unicode"),
         ({"determines": ["a"], "gives": ["a"], "table": [[1, 2]]}, "both in determines and in gives"),
-        ({"determines": ["a"], "gives": ["b"], "table": [[1, 2], [1, 3]]}, "gives two different rows for 1"),
+        ({"determines": ["a"], "gives": ["b"], "table": [[1, 2], [1, 3]]}, "different values for the key 1 of a"),
         ({"determines": ["a"], "gives": ["b"]}, "lacks the key 'table'"),
         ({"sum": ["a"], "equals": 1}, "at least 2 columns"),
         ({"sum": ["a", "b"]}, "either equals or at_most"),

@@ -2,8 +2,8 @@
 
 A schema is a small TOML file that a data steward can read. Column names and kinds are public. Categories, bounds and
 the number of rows are either written there, by a person who vouches that they are public, or absent, and then
-Understudy estimates them privately with part of the budget. Rules about single rows are public too. Nothing in this
-folder but `check`, and the functions of single rows that rules are, reads a value of a table.
+Understudy estimates them privately with part of the budget. Rules about single rows are public too. In this
+folder only `check` and rules, which are functions of single rows, read values of a table.
 """
 
 from understudy.schema.column import BOUNDED as BOUNDED

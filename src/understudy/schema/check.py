@@ -23,7 +23,7 @@ def check(
     """Compares a table with its schema. For the data steward only.
 
     `table` is read without the schema, so that nothing is lost; `as_fitted` as `fit` would read it. `on_break` says
-    what `fit` does with rows that break a rule, "clamp" or "drop"; by default only where the rule declares it.
+    what `fit` does with rows that break a rule, "clamp" or "drop"; without it, only what the rule declares is known.
 
     *Not covered*: everything. The findings are exact, contain counts and values of the table, and cost no budget, since
     they are not part of a release: do not share them. `fit` reports none of this, since each would be a query.

@@ -1,8 +1,8 @@
 """SQL conditions over the columns of one row, which can do nothing but read them.
 
-A person's filter (`filter_where`) may fail on a value and then says so. A rule may not: private rows are held to it,
-and an error would tell that a row has such a value. `truth` and `compute` therefore answer for each row by itself, and
-what cannot be computed is null.
+A filter that a user gives (`filter_where`) may fail on a value, with an error. A rule must not: it is applied to
+private rows, and an error would reveal that a row has such a value. `truth` and `compute` therefore treat each row by
+itself, and what cannot be computed is null.
 """
 
 import functools
@@ -83,7 +83,7 @@ def filter_where(table: pa.Table, expression: str) -> np.ndarray:
 
 
 def _number_columns(tree: Tree) -> Tree:
-    """The tree over the columns c0, c1, ...: any name is safe, also one that differs from another by case alone."""
+    """The tree over the columns c0, c1, ...: any name is safe, even if it differs from another only in case."""
     return rename_columns(tree, {name: f"c{i}" for i, name in enumerate(columns_of(tree))})
 
 
@@ -187,7 +187,7 @@ def truth(table: pa.Table, expression: str) -> tuple[np.ndarray, np.ndarray]:
     """For which rows a condition is true, and for which it is false; for the others it is null.
 
     The answer of a row depends on its values alone, and no value raises an error: a comparison that fails, such as one
-    with a text that is no number, is null. NaN is null.
+    with a text that is not a number, is null. NaN is null.
 
     >>> table = pa.table({"age": [17, 70, None]})
     >>> is_true, is_false = truth(table, "age >= 18")
@@ -265,9 +265,9 @@ def _compile(
 
 
 def total_sql(tree: Tree) -> str:
-    """A condition as SQL that never fails: comparisons that would are null, and AND, OR and NOT go by that.
+    """A condition as SQL that never fails: comparisons that would fail are null, as AND, OR and NOT then see them.
 
-    TRY around the whole would let one comparison that fails hide that another one is false.
+    With TRY around the whole condition, one failing comparison would hide that another is false.
     """
     kind, children = tree["type"], arguments(tree)
     if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
@@ -359,7 +359,7 @@ class Assignment(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One of the conditions that a condition is the conjunction of."""
+    """One of the conditions that a condition joins by AND."""
 
     sql: str
     columns: tuple[str, ...]
@@ -371,7 +371,7 @@ def parts(expression: str, names: Sequence[str] | pa.Schema) -> list[Part]:
     """The conditions that a rule's condition joins by AND; it is false where one of them is.
 
     NOT is moved inwards and BETWEEN is split where it compares columns. With a schema the types are known, and
-    `date_diff('day', b, a) >= 7` is known as an order of dates: between times it counts midnights.
+    `date_diff('day', b, a) >= 7` is recognised as an order of dates: between times it would count midnights.
 
     >>> first, second = parts("a >= b + INTERVAL 7 DAY AND total = x + y", ["a", "b", "total", "x", "y"])
     >>> first.order

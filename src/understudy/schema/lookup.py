@@ -15,7 +15,7 @@ MAX_LOOKUP_ROWS = 1_000_000
 def read_lookup(path: str, columns: Sequence[str], *, folder: Path | None = None) -> tuple[LookupRow, ...]:
     """The rows of a CSV file in the order of these columns, each row once. Values are texts, as in the file.
 
-    The file has a header; further columns are left out. It is public: whoever writes the schema vouches for it.
+    The file has a header; other columns are ignored. It must be public: whoever writes the schema vouches for that.
     """
     place = Path(path) if folder is None else folder / path
     try:
@@ -24,7 +24,7 @@ def read_lookup(path: str, columns: Sequence[str], *, folder: Path | None = None
             rows = [(reader.line_num, row) for row in reader]
     except FileNotFoundError:
         raise SchemaError(
-            f"There is no file {str(place)!r}. Paths of lookup tables start at the folder of the schema."
+            f"There is no file {str(place)!r}. Paths of lookup tables are relative to the folder of the schema."
         ) from None
     except UnicodeDecodeError:
         raise SchemaError(f"{place} is not UTF-8 text. Save the lookup table as UTF-8.") from None
@@ -35,7 +35,7 @@ def read_lookup(path: str, columns: Sequence[str], *, folder: Path | None = None
     rows = [(line, row) for line, row in rows if any(cell.strip() for cell in row)]
     if len(rows) < 2:
         raise SchemaError(
-            f"The lookup table {place} has no rows. It needs a header with {', '.join(columns)}, and rows."
+            f"The lookup table {place} has no rows. It needs a header with {', '.join(columns)}, then rows."
         )
     if len(rows) > MAX_LOOKUP_ROWS:
         raise SchemaError(f"The lookup table {place} has more than {MAX_LOOKUP_ROWS:,} rows. Use a shorter one.")

@@ -1,7 +1,7 @@
 """Which truth values a condition can have, given the codes of the columns: a cell where it must be false is impossible.
 
-Over codes that stand for one value each, a condition is evaluated. Over bins the answer is cautious: an outcome that
-occurs is always found, but one that is found may not occur.
+For codes that stand for one value each, the condition is evaluated. For bins the answer is conservative: an outcome
+that occurs is always found, but one that is found may not occur.
 """
 
 import dataclasses

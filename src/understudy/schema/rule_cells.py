@@ -1,7 +1,7 @@
-"""Which combinations of declared values keep a rule: none, and the rule or a pair of rules is impossible.
+"""Which combinations of declared values keep a rule. If none does, the rule, or the pair of rules, is impossible.
 
 The values of each column are split into cells: one per category, and for numbers and times one per constant of a rule
-and one between each two. Cautious: a cell that may keep a rule counts as one that does.
+and one between each two. The answer is conservative: a cell that may keep a rule counts as one that does.
 """
 
 import functools
@@ -37,7 +37,7 @@ MAX_CELLS = 20_000
 """Rules with more combinations of cells are not decided."""
 
 _Number = Any
-"""A number, date or moment, in the type of its column."""
+"""A number, date or time, in the type of its column."""
 
 
 class Possible(NamedTuple):
@@ -54,7 +54,7 @@ def check_cells(numbered: Sequence[tuple[Rule, str]], columns: Mapping[str, Colu
     for title, found in possible.items():
         if not found.cells.any():
             raise SchemaError(
-                f"{title}: no row keeps this rule, whatever the declared values of {', '.join(found.columns)} are."
+                f"{title}: no row keeps this rule with the declared values of {', '.join(found.columns)}."
                 " Correct the rule, or the declared categories and bounds.",
                 column=found.columns[0],
             )
@@ -134,11 +134,11 @@ def _of_skip(rule: Skip, codes: Mapping[str, CodeValues]) -> Possible:
 
 
 def _of_sum(rule: Sum, codes: Mapping[str, CodeValues]) -> Possible:
-    """The nearest corner of a cell decides: further inside, the excess grows faster than what is tolerated."""
+    """The nearest corner of a cell decides: further inside, the excess grows faster than the tolerance."""
     num_axes = len(rule.columns)
 
     def excess(parts_end: str, total_end: str) -> tuple[np.ndarray, np.ndarray]:
-        """Of the parts over the total, and what of it is tolerated."""
+        """By how much the parts exceed the total, and how much of that is tolerated."""
         ends = [_floats(getattr(codes[name], parts_end)) for name in rule.sum]
         is_column = isinstance(rule.total, str)
         ends.append(_floats(getattr(codes[str(rule.total)], total_end)) if is_column else np.array([float(rule.total)]))
@@ -176,7 +176,7 @@ def _of_list(rule: Combinations, codes: Mapping[str, CodeValues]) -> Possible:
 
 
 def _of_table(rule: Determines, codes: Mapping[str, CodeValues]) -> Possible:
-    """A dependant may also be null, and is free where the table leaves it open."""
+    """A given column may also be null, and may have any value where the table is empty."""
     cells = np.zeros([codes[name].size for name in rule.columns], dtype=bool)
     places = [_places(codes[name]) for name in rule.columns]
     nulls = [codes[name].lower.is_null().to_numpy(zero_copy_only=False) for name in rule.columns]
@@ -200,7 +200,7 @@ def _places(codes: CodeValues) -> dict[str | None, int]:
 
 
 def _text(value: Constant) -> str | None:
-    """A value of a cell as lists have it."""
+    """A value of a cell in the form used in lists."""
     if isinstance(value, datetime):
         return value.isoformat(timespec="microseconds")
     return value.isoformat() if isinstance(value, date) else as_text(value)
@@ -248,7 +248,7 @@ def _sides(tree: Tree) -> tuple[str, Sequence[Tree]]:
 
 
 def _split_columns(rules: Sequence[Rule], columns: Mapping[str, Column], types: pa.Schema) -> dict[str, CodeValues]:
-    """The cells of each column whose values are declared, or have bounds by their type."""
+    """The cells of each column whose values are declared, or bounded by their type."""
     constants: dict[str, set[Constant]] = {name: set() for name in columns}
     for rule in rules:
         for condition in rule.conditions:
@@ -267,7 +267,7 @@ def _split_columns(rules: Sequence[Rule], columns: Mapping[str, Column], types: 
 
 
 def _split(column: Column, constants: Iterable[Constant], arrow_type: pa.DataType) -> CodeValues | None:
-    """One cell per category or small integer, or per constant and between each two; and one for nulls."""
+    """One cell per category or integer, or one per constant and between each two; and one for nulls."""
     null = [None] if column.nullable else []
     if column.kind == "boolean":
         return CodeValues.categories([False, True, *null], arrow_type)
@@ -346,7 +346,7 @@ def _next_day(day: date) -> date:
 
 
 def _naive(end: _Number) -> _Number:
-    """The moment in UTC, as columns have it."""
+    """The time in UTC, as columns have it."""
     is_zoned = isinstance(end, datetime) and end.tzinfo is not None
     return end.astimezone(UTC).replace(tzinfo=None) if is_zoned else end
 

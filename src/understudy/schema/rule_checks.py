@@ -1,4 +1,4 @@
-"""Refuses rules that cannot be kept: by public facts alone, before anything is charged."""
+"""Refuses rules that cannot be kept, from public facts alone and before anything is charged."""
 
 import dataclasses
 import functools
@@ -56,7 +56,7 @@ class _SameObjects:
 
 @functools.lru_cache(maxsize=16)
 def _checked_once(facts: _SameObjects, names: tuple[str, ...]) -> tuple[Rule, ...]:
-    """Remembered, since every changed copy of a schema checks its rules again."""
+    """Cached, since every changed copy of a schema checks its rules again."""
     rules = [item for item in facts.items if isinstance(item, Rule)]
     columns = {item.name: item for item in facts.items if isinstance(item, Column)}
     types = arrow_schema(columns.values())
@@ -96,7 +96,7 @@ def _check_columns(rule: Rule, title: str, columns: Mapping[str, Column]) -> Non
         raise SchemaError(f"{title}: {error}", column=error.column) from None
     for name in names:
         if name not in columns:
-            quoted = " Texts are written in single quotes." if rule.conditions else ""
+            quoted = " Strings are written in single quotes." if rule.conditions else ""
             raise SchemaError(
                 f"{title}: there is no column {name!r} in the schema.{did_you_mean(name, columns)}{quoted}"
                 f" The columns are {format_list(list(columns))}.",
@@ -111,7 +111,7 @@ def _check_columns(rule: Rule, title: str, columns: Mapping[str, Column]) -> Non
                 column=name,
             )
     if not names:
-        raise SchemaError(f"{title}: expected a condition over columns, found none in it. Remove the rule.")
+        raise SchemaError(f"{title}: expected a condition over columns, but it uses none. Remove the rule.")
 
 
 # ----------------------------------------------------------------------------------------------------------- conditions
@@ -132,7 +132,7 @@ def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
 
 
 def _check_literals(condition: str, columns: Mapping[str, Column]) -> None:
-    """A value that is compared with a list of categories must be one of them: else the comparison never holds."""
+    """A value compared with a column of listed categories must be one of them, else the comparison is never true."""
     for comparison in comparisons(condition, tuple(columns)):
         listed = columns[comparison.column].listed
         if comparison.operator not in ("=", "in") or listed is None:
@@ -140,7 +140,7 @@ def _check_literals(condition: str, columns: Mapping[str, Column]) -> None:
         for value in comparison.constants:
             texts = isinstance(value, str)
             if not isinstance(value, str | int | float) or any(isinstance(known, str) != texts for known in listed):
-                continue  # SQL converts the one to the type of the other
+                continue  # SQL converts one to the type of the other
             if as_text(value) not in map(as_text, listed):
                 raise SchemaError(
                     f"column {comparison.column!r} is never {format_value(value)}: its categories are "
@@ -164,7 +164,7 @@ def _check_clamp(rule: Rule, types: pa.Schema) -> None:
     else:
         return
     if not possible:
-        raise SchemaError(f'on_break = "clamp" is possible for {form} only. Write on_break = "drop".', key="on_break")
+        raise SchemaError(f'on_break = "clamp" is possible only for {form}. Write on_break = "drop".', key="on_break")
 
 
 # ---------------------------------------------------------------------------------------------------- lists and lookups
@@ -172,7 +172,7 @@ def _check_clamp(rule: Rule, types: pa.Schema) -> None:
 
 def _checked_combinations(rule: Combinations, columns: Mapping[str, Column]) -> Combinations:
     for name in rule.combinations:
-        _check_kind(columns[name], LISTABLE, "cannot be listed in combinations", "Write the rule as keep.")
+        _check_kind(columns[name], LISTABLE, "cannot be listed in combinations", "Write a keep rule instead.")
     fit = _fitter([columns[name] for name in rule.combinations])
     key = "forbidden" if rule.allowed is None else "allowed"
     fitted = tuple(fit(row, key) for row in rule.listed)
@@ -181,7 +181,7 @@ def _checked_combinations(rule: Combinations, columns: Mapping[str, Column]) -> 
 
 def _checked_dependency(rule: Determines, columns: Mapping[str, Column]) -> Determines:
     for name in rule.determines:
-        _check_kind(columns[name], KEYS, "cannot determine others", "Write the rule as keep.")
+        _check_kind(columns[name], KEYS, "cannot determine others", "Write a keep rule instead.")
     num_keys = len(rule.determines)
     fit_key = _fitter([columns[name] for name in rule.determines])
     fit_given = _fitter([columns[name] for name in rule.gives])
@@ -196,8 +196,8 @@ def _checked_dependency(rule: Determines, columns: Mapping[str, Column]) -> Dete
         fitted.append((*key, *fit_given(row[num_keys:], "table")))
     if not keys:
         raise SchemaError(
-            f"no key of the table is a value of {', '.join(rule.determines)}. Check its first columns, or declare the"
-            " categories that it has.",
+            f"no key of the table is a value of {', '.join(rule.determines)}. Check the keys in the"
+            " table, or declare them as categories.",
             column=rule.determines[0],
             key="table",
         )
@@ -245,7 +245,7 @@ def _fit_value(value: Category | None, column: Column, categories: Mapping[str |
     """The value in the type of its column; dates as ISO text."""
     if value is None:
         if not column.nullable:
-            raise SchemaError("expected a value, since its nullable is false. Fill it in, or remove that line.")
+            raise SchemaError("expected a value, since it has nullable = false. Fill it in, or remove that line.")
         return None
     if column.kind == "categorical":
         if not categories:
@@ -323,7 +323,7 @@ def _to_datetime(value: Category, column: Column) -> datetime:
 
 
 def _naive(moment: datetime) -> datetime:
-    """The moment in UTC, as columns have it."""
+    """The time in UTC, as columns have it."""
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -357,7 +357,7 @@ def _checked_sum(rule: Sum, columns: Mapping[str, Column]) -> Sum:
     total = rule.total
     if fewest is not None and not isinstance(total, str) and round(total, max(known)) != total:
         raise SchemaError(
-            f"{total} has more decimals than the columns, {max(known)}. Round it.",
+            f"{total} has more decimals than the columns ({max(known)}). Round it.",
             key="equals" if rule.at_most is None else "at_most",
         )
     return rule if rule.decimals == fewest else dataclasses.replace(rule, decimals=fewest)
@@ -366,10 +366,10 @@ def _checked_sum(rule: Sum, columns: Mapping[str, Column]) -> Sum:
 def _check_skip(rule: Skip, columns: Mapping[str, Column]) -> None:
     if not columns[rule.skip].nullable:
         raise SchemaError(
-            f"it makes column {rule.skip!r} null, whose nullable is false. Remove that line.", column=rule.skip
+            f"it makes column {rule.skip!r} null, which has nullable = false. Remove that line.", column=rule.skip
         )
     if rule.skip in condition_columns(rule.when):
         raise SchemaError(
-            f"when must not be about {rule.skip!r} itself. Name the columns on which the skip depends.",
+            f"when must not use {rule.skip!r} itself. Name the columns that decide whether it is skipped.",
             column=rule.skip,
         )

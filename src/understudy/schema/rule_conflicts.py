@@ -21,7 +21,7 @@ _DAY = timedelta(days=1)
 def check_conflicts(rules: Sequence[Rule], columns: Mapping[str, Column], types: pa.Schema) -> None:
     """Raises SchemaError for rules that no row can keep, alone, within the declared bounds or in pairs.
 
-    A null leaves a rule unknown, so that rows of nulls break none. That saves no rule: it must be possible for values.
+    A null leaves a rule unknown, so a row of nulls breaks none. That is not enough: values must be able to keep a rule.
     """
     numbered = [(rule, rule_title(rule, number)) for number, rule in enumerate(rules, start=1)]
     assigned = {title: parts(rule.keep, types) for rule, title in numbered if isinstance(rule, Keep)}
@@ -46,7 +46,7 @@ class _Giver(NamedTuple):
 
 
 def _check_dependencies(numbered: Sequence[tuple[Rule, str]], assigned: Mapping[str, Sequence[Part]]) -> None:
-    """At most one lookup table or formula gives a column, and no column gives itself."""
+    """At most one lookup table or formula gives a column, and no column depends on itself."""
     givers = [giver for rule, title in numbered for giver in _givers(rule, title, assigned.get(title, ()))]
     for one, two in itertools.combinations(givers, 2):
         if one.column == two.column and one.rule != two.rule and not isinstance(two.rule, Sum):
@@ -81,7 +81,7 @@ def _givers(rule: Rule, title: str, assigned: Sequence[Part]) -> Iterator[_Giver
 
 
 def _find_cycle(givers: Sequence[_Giver]) -> list[_Giver]:
-    """The givers of columns that depend on each other in a circle, in order; empty if there is none."""
+    """The givers of columns that depend on each other in a cycle, in order; empty if there is none."""
     done: set[str] = set()
 
     def visit(column: str, path: list[_Giver]) -> list[_Giver]:
@@ -108,7 +108,7 @@ def _check_skips(numbered: Sequence[tuple[Rule, str]]) -> None:
     for (one, title), (two, other) in itertools.combinations(skips, 2):
         if one.skip == two.skip and one != two:
             raise SchemaError(
-                f"{title} and {_inner(other)} both say when {one.skip!r} is null. Join them by OR in one rule.",
+                f"{title} and {_inner(other)} both say when {one.skip!r} is null. Combine them with OR in one rule.",
                 column=one.skip,
             )
 
@@ -145,7 +145,7 @@ def _tolerated(rule: Sum, numbers: Sequence[Fraction]) -> Fraction:
 
 
 class _Gap(NamedTuple):
-    """How far one column is above another: by an offset at least, by more where a comparison is strict."""
+    """How far one column is above another: by at least an offset, or by more if a comparison is strict."""
 
     offset: Fraction
     strict: int
@@ -165,13 +165,13 @@ class _Edge(NamedTuple):
     offset: Fraction
     strict: bool
     title: str | None
-    """The rule that says so; None: a declared bound, on one side of which stands no column."""
+    """The rule that says so; None for a declared bound, which has a column on one side only."""
 
 
 def _check_orders(assigned: Mapping[str, Sequence[Part]], columns: Mapping[str, Column], types: pa.Schema) -> None:
-    """Orders of columns must not go round in a circle, and must leave room within the bounds.
+    """Orders of columns must not form a cycle, and must leave room within the bounds.
 
-    These are difference constraints: they contradict each other exactly if a circle of them adds up to more than zero.
+    These are difference constraints: they contradict each other exactly if a cycle of them adds up to more than zero.
     """
     orders = [
         edge
@@ -179,13 +179,13 @@ def _check_orders(assigned: Mapping[str, Sequence[Part]], columns: Mapping[str, 
         for part in each
         if (edge := _order_edge(part, title, columns, types)) is not None
     ]
-    for circle in _circles(orders):
-        titles, edge = _titles(circle, assigned), circle.path[0]
-        if circle.size > (0, 0):
-            names = " > ".join([*(str(e.greater) for e in circle.path), str(edge.greater)])
+    for cycle in _cycles(orders):
+        titles, edge = _titles(cycle, assigned), cycle.path[0]
+        if cycle.size > (0, 0):
+            names = " > ".join([*(str(e.greater) for e in cycle.path), str(edge.greater)])
             says = "contradicts itself" if len(titles) == 1 else "contradict each other"
             raise SchemaError(f"{_join(titles)} {says}: {names}. Remove one.", column=edge.greater)
-        if circle.size == (0, 0):
+        if cycle.size == (0, 0):
             equal = f"{edge.greater} = {edge.lesser}{_signed(edge.offset)}"
             raise SchemaError(
                 f"{_join(titles)} together say that {equal}. Write that as one rule, or remove one of the columns.",
@@ -193,12 +193,12 @@ def _check_orders(assigned: Mapping[str, Sequence[Part]], columns: Mapping[str, 
             )
     used = {name for edge in orders for name in (edge.greater, edge.lesser) if name is not None}
     bounds = [edge for name in sorted(used) for edge in _bound_edges(columns[name])]
-    for circle in _circles([*orders, *bounds]):
-        is_real = any(columns[name].kind == "real" for edge in circle.path if (name := edge.greater) is not None)
-        scale = max(abs(edge.offset) for edge in circle.path)
-        if circle.size > (scale * Fraction(1, 10**9) if is_real else 0, 0):  # sums of reals may be rounded
-            titles = _titles(circle, assigned)
-            ends = [edge.greater or edge.lesser for edge in circle.path if edge.title is None]
+    for cycle in _cycles([*orders, *bounds]):
+        is_real = any(columns[name].kind == "real" for edge in cycle.path if (name := edge.greater) is not None)
+        scale = max(abs(edge.offset) for edge in cycle.path)
+        if cycle.size > (scale * Fraction(1, 10**9) if is_real else 0, 0):  # sums of reals may be rounded
+            titles = _titles(cycle, assigned)
+            ends = [edge.greater or edge.lesser for edge in cycle.path if edge.title is None]
             shown = " and ".join(
                 f"{name} from {b[0]} to {b[1]}" for name in reversed(ends) if name and (b := columns[name].bounds)
             )
@@ -209,9 +209,9 @@ def _check_orders(assigned: Mapping[str, Sequence[Part]], columns: Mapping[str, 
             )
 
 
-def _titles(circle: _Gap, assigned: Iterable[str]) -> list[str]:
-    """The rules of a circle, in the order of the schema."""
-    used = {edge.title for edge in circle.path}
+def _titles(cycle: _Gap, assigned: Iterable[str]) -> list[str]:
+    """The rules of a cycle, in the order of the schema."""
+    used = {edge.title for edge in cycle.path}
     return [title for title in assigned if title in used]
 
 
@@ -237,8 +237,8 @@ def _bound_edges(column: Column) -> list[_Edge]:
     return [_Edge(column.name, None, lower, False, None), _Edge(None, column.name, -upper, False, None)]
 
 
-def _circles(edges: Sequence[_Edge]) -> Iterator[_Gap]:
-    """The widest circle of comparisons through each column (Floyd and Warshall), up to the first above zero."""
+def _cycles(edges: Sequence[_Edge]) -> Iterator[_Gap]:
+    """The widest cycle of comparisons through each column (Floyd and Warshall), up to the first above zero."""
     gaps: dict[tuple[str | None, str | None], _Gap] = {}
     for edge in edges:
         gap = _Gap(edge.offset, int(edge.strict), (edge,))
@@ -263,7 +263,7 @@ def _circles(edges: Sequence[_Edge]) -> Iterator[_Gap]:
 
 
 def _number(value: Bound | timedelta) -> Fraction:
-    """A number, or a date, moment or length of time in days."""
+    """A number; dates, times and lengths of time in days."""
     if isinstance(value, datetime):
         moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
         return _number(moment - datetime(1970, 1, 1))

@@ -54,7 +54,7 @@ class Rule(abc.ABC):
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """The columns that it is about, as written."""
+        """The columns it is about, as written."""
 
     @property
     @abc.abstractmethod
@@ -71,7 +71,7 @@ class Rule(abc.ABC):
         """Which rows break it: a function of each row alone, which no value makes fail."""
 
     def to_dict(self) -> dict[str, object]:
-        """Its keys, as a schema file has them; lookup tables inline."""
+        """Its keys as in a schema file, with lookup tables inline."""
         names = [field.name for field in dataclasses.fields(self) if field.name not in ("source", "on_break")]
         values = {name: getattr(self, name) for name in (*names, "on_break")}
         return {name: _as_list(value) for name, value in values.items() if value is not None}
@@ -202,7 +202,7 @@ class Combinations(Rule):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Determines(Rule):
-    """A functional dependency by a public table: the values of some columns give those of others.
+    """A functional dependency given by a public table: the values of some columns determine those of others.
 
     A key that is not in the table breaks the rule.
 
@@ -235,7 +235,7 @@ class Determines(Rule):
             texts = tuple(map(as_text, row))
             if seen.setdefault(texts[: len(keys)], texts[len(keys) :]) != texts[len(keys) :]:
                 raise SchemaError(
-                    f"The table of {', '.join(keys)} gives two different rows for {format_list(row[: len(keys)])}. "
+                    f"The table has different values for the key {format_list(row[: len(keys)])} of {', '.join(keys)}. "
                     "Keep one.",
                     column=keys[0],
                     key="table",
@@ -380,14 +380,14 @@ class Skip(Rule):
 
 
 KINDS: tuple[type[Rule], ...] = (Keep, Combinations, Determines, Sum, Skip, WhenThen)
-"""The kinds of rules. Skip stands before WhenThen: both have `when`."""
+"""The kinds of rules. Skip comes before WhenThen, since both have `when`."""
 
 
 # ----------------------------------------------------------------------------------------------------- reading, writing
 
 
 def rule_from_dict(entry: object, *, number: int = 1, folder: Path | None = None) -> Rule:
-    """A rule from its keys in a schema file. `folder` is where the paths of lookup tables start.
+    """A rule from its keys in a schema file. Paths of lookup tables are relative to `folder`.
 
     >>> rule_from_dict({"skip": "employer", "when": "employed = 'no'"}).text
     "employer is null exactly when employed = 'no'"
@@ -459,7 +459,7 @@ def _format_rows(key: str, rows: Sequence[Sequence[object]]) -> str:
 
 
 def match_lookup(table: pa.Table, columns: Sequence[str], listed: Sequence[LookupRow]) -> tuple[Mask, np.ndarray]:
-    """Which rows have a value in all of the columns; and the index of each row in the list, -1: it is not there."""
+    """Which rows have a value in all of the columns; and the index of each row in the list, or -1."""
     known = np.ones(table.num_rows, dtype=bool)
     row_key = np.zeros(table.num_rows, dtype=np.int64)
     list_key = np.zeros(len(listed), dtype=np.int64)
@@ -472,7 +472,7 @@ def match_lookup(table: pa.Table, columns: Sequence[str], listed: Sequence[Looku
         found = pc.fill_null(pc.index_in(values, value_set=words), size - 1).to_numpy(zero_copy_only=False)
         row_key = row_key * size + found
         list_key = list_key * size + pc.index_in(own, value_set=words).to_numpy(zero_copy_only=False)
-        # Kept small: the keys of the list are numbered anew after each column.
+        # Keys are renumbered after each column, so that they stay small.
         distinct = np.unique(list_key)
         place = np.minimum(np.searchsorted(distinct, row_key), max(len(distinct) - 1, 0))
         is_listed = distinct[place] == row_key if len(distinct) else np.zeros(table.num_rows, dtype=bool)
@@ -504,14 +504,14 @@ def as_texts(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def as_text(value: Category | None) -> str | None:
-    """One value of a list in the same form."""
+    """One value of a list as a text, in the form of `as_texts`."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)  # of any size, unlike those of Arrow
-    if 1e-4 <= abs(value) < 1e15:  # as Arrow writes it, but sooner
+    if 1e-4 <= abs(value) < 1e15:  # as Arrow writes it, but faster
         return str(int(value)) if value.is_integer() else repr(value)
     return as_texts(pa.array([value]))[0].as_py()
 
@@ -527,7 +527,7 @@ def _equal_to_listed(
 
 
 def as_floats(values: pa.ChunkedArray) -> np.ndarray:
-    """Values as floats; NaN for nulls and for what is no number."""
+    """Values as floats; NaN for nulls and for what is not a number."""
     array = _plain(values)
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         from understudy.schema.conditions import compute
@@ -611,7 +611,7 @@ def _check_condition_text(condition: object, key: str) -> None:
 
 
 def _condition_columns(condition: str) -> tuple[str, ...]:
-    from understudy.schema.conditions import condition_columns  # DuckDB is loaded for conditions alone
+    from understudy.schema.conditions import condition_columns  # loads DuckDB, which only conditions need
 
     return condition_columns(condition)
 

@@ -152,7 +152,7 @@ class Schema(Summarized):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Schema":
-        """Reads a TOML file. Paths of lookup tables in its rules start at its folder."""
+        """Reads a TOML file. Paths of lookup tables in its rules are relative to its folder."""
         return cls.from_toml(read_text(path), source=str(path), folder=Path(path).parent)
 
     def write(
@@ -167,7 +167,7 @@ class Schema(Summarized):
 
     @classmethod
     def from_toml(cls, text: str, *, source: str = "The schema", folder: Path | None = None) -> "Schema":
-        """Reads TOML; `source` names the file in messages, `folder` is where paths of lookup tables start."""
+        """Reads TOML; `source` names the file in messages; paths of lookup tables are relative to `folder`."""
         content = parse_toml(text, source)
         try:
             return cls._from_parts(*read_sections(content, folder))

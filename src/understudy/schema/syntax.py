@@ -36,7 +36,7 @@ _GROWING_FUNCTIONS = {
 def parse_condition(expression: str, names: Sequence[str] | None, *, of_rule: bool = False) -> Tree:
     """The syntax tree of an expression that only reads columns, with their exact names (None: as written).
 
-    A condition of a rule must also mean the same tomorrow and be computable whatever the values are.
+    The condition of a rule must also mean the same on any day, and be computable for any values.
     """
     statement = _statement(f"SELECT 1 FROM t WHERE (\n{expression}\n)")
     if isinstance(statement, str):
@@ -98,7 +98,7 @@ def _exact_name(path: list[str], expression: str, names: Sequence[str] | None, *
 def condition_error(
     expression: str, reason: str, names: Sequence[str] | None, *, column: str | None = None
 ) -> ConditionError:
-    """The error of a condition: why, and what may be written instead."""
+    """An error about a condition: the reason, and what to write instead."""
     if names is None:
         advice = "Write SQL over the columns of the table."
     else:
@@ -122,7 +122,7 @@ def _statement(sql: str) -> Tree | str:
 
 @functools.lru_cache(maxsize=2048)
 def _serialized(sql: str) -> str:
-    """The syntax tree as JSON. Remembered: a schema of twenty rules parses each condition many times."""
+    """The syntax tree as JSON. Cached: a schema of twenty rules parses each condition many times."""
     with sandbox() as connection:
         return connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
 
@@ -170,7 +170,7 @@ def rename_columns(tree: object, names: Mapping[str, str]) -> Tree:
 
 
 def column_uses(tree: Tree) -> list[str]:
-    """The columns of a tree, each as often as it stands there."""
+    """The columns of a tree, each as often as it occurs."""
     return [cast(list[str], node["column_names"])[0] for node in nodes(tree) if node["class"] == "COLUMN_REF"]
 
 

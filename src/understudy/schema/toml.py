@@ -46,7 +46,7 @@ def parse_toml(text: str, source: str) -> Mapping[str, object]:
 def read_sections(
     content: Mapping[str, object], folder: Path | None = None
 ) -> tuple[Mapping[str, object], tuple[Column, ...], tuple[Rule, ...]]:
-    """The keys of [table], the columns, and the rules. Paths of lookup tables start at `folder`."""
+    """The keys of [table], the columns, and the rules. Paths of lookup tables are relative to `folder`."""
     check_keys(content, ("table", "columns", "rules"), "The file")
     table, columns = content.get("table", {}), content.get("columns", {})
     if not isinstance(table, dict) or not isinstance(columns, dict):
