@@ -1,4 +1,4 @@
-"""Reads the checks of pandera schemas and Great Expectations suites that say the same of every single row."""
+"""Reads those checks of pandera schemas and Great Expectations suites that apply to every single row."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ from understudy.schema.imported import (
 )
 from understudy.schema.values import format_value
 
-# Types of both tools. Lower case; the first that is found in the name of a type counts.
+# Types of both tools in lower case. The first pattern that matches the name of a type counts.
 
 _TYPE_KINDS = (
     (r"^(datetime|timestamp|smalldatetime)", "datetime"),
@@ -36,7 +36,7 @@ _TYPE_KINDS = (
 
 
 def _kind_of(type_name: object) -> str | None:
-    """The kind that the name of a type suggests; None: no kind does."""
+    """The kind that the name of a type suggests; None if it suggests none."""
     if not isinstance(type_name, str):
         return None
     plain = re.sub(r"^.*[.:]", "", re.sub(r"[\[(].*$", "", type_name.strip())).lower().removesuffix("type")
@@ -224,7 +224,7 @@ def _expectation_name(entry: Entry) -> str:
 
 
 def _declare_expected(found: list[tuple[str, dict[str, object]]], draft: Draft) -> None:
-    """Columns in the order of the table if the suite has it, with the kinds that types, else values suggest."""
+    """Columns, in the order of the table if the suite has it, with the kinds that types or else values suggest."""
     typed: dict[str, str] = {}
     suggested: dict[str, str | None] = {}
     formats: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Reads SQL `CREATE TABLE` statements of any dialect: types, NOT NULL, CHECK, keys, generated columns.
 
-Nothing is executed. The statement is cut into columns and clauses by its words; conditions are parsed as SQL where they
-become rules. Clauses that say nothing about values (DEFAULT, COLLATE, ENGINE and so on) are passed over.
+Nothing is executed. The statement is split into columns and clauses by its words; conditions are parsed as SQL where
+they become rules. Clauses that say nothing about values (DEFAULT, COLLATE, ENGINE and so on) are skipped.
 """
 
 import csv
@@ -52,7 +52,7 @@ class _Token(NamedTuple):
     word: str
     """In lower case; empty for a text in quotes, so that it is never taken for a keyword."""
     name: str | None
-    """The name that it is, without quotes; None: it cannot be one."""
+    """It as a name, without quotes; None if it cannot be one."""
 
 
 _TOKEN = re.compile(
@@ -84,7 +84,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _split(tokens: Sequence[_Token], separator: str) -> list[list[_Token]]:
-    """The parts between separators that are in no parentheses."""
+    """The parts between separators, ignoring those in parentheses."""
     parts: list[list[_Token]] = [[]]
     depth = 0
     for token in tokens:
@@ -97,7 +97,7 @@ def _split(tokens: Sequence[_Token], separator: str) -> list[list[_Token]]:
 
 
 def _group(tokens: Sequence[_Token], start: int) -> list[_Token] | None:
-    """The tokens inside the first parentheses from `start` on; None: there are none, or they do not close."""
+    """The tokens inside the first parentheses from `start` on; None if there are none, or they do not close."""
     opening = next((at for at in range(start, len(tokens)) if tokens[at].word == "("), None)
     if opening is None:
         return None
@@ -142,7 +142,7 @@ def _without_text_casts(tokens: Sequence[_Token]) -> list[_Token]:
 
 
 def _without_arrays(tokens: Sequence[_Token]) -> list[_Token]:
-    """Tokens with IN (...) for = ANY (ARRAY[...]), as which PostgreSQL writes it in a dump."""
+    """Tokens with IN (...) for = ANY (ARRAY[...]), which PostgreSQL writes in a dump."""
     words = [token.word for token in tokens]
     for at in range(len(tokens) - 1):
         inner = _group(tokens, at + 2) if words[at : at + 3] == ["=", "any", "("] else None
@@ -199,11 +199,11 @@ _CLAUSES = frozenset(
 
 _TABLE_ITEMS = frozenset(("constraint", "primary", "unique", "check", "foreign", "key", "index", "fulltext", "spatial"))
 _TABLE_ITEMS |= {"exclude", "like", "period"}
-"""Words that start an item which is no column."""
+"""Words that start an item that is not a column."""
 
 
 def _parse(text: str, draft: Draft) -> tuple[dict[str, _Table], dict[str, list[str]]]:
-    """The tables and the enumerated types that a script creates. Its other statements are passed over."""
+    """The tables and the enumerated types that a script creates. Its other statements are skipped."""
     tables: dict[str, _Table] = {}
     enums: dict[str, list[str]] = {}
     for statement in _split(_tokens(text), ";"):
@@ -214,17 +214,17 @@ def _parse(text: str, draft: Draft) -> tuple[dict[str, _Table], dict[str, list[s
         elif words[:2] == ["create", "type"] and "enum" in words:
             labels = [label for token in statement if (label := _unquote(token)) is not None]
             enums[_qualified_name(statement, 2)[0].lower()] = labels
-        elif words[:2] == ["alter", "table"] and "add" in words:  # where dumps of PostgreSQL have their keys
+        elif words[:2] == ["alter", "table"] and "add" in words:  # where PostgreSQL dumps put the keys
             name, _ = _qualified_name(statement, 2 + (words[2:3] == ["only"]))
             if name.lower() in tables:
                 _parse_item(statement[words.index("add") + 1 :], None, tables[name.lower()])
         elif words[:2] == ["create", "domain"]:
-            draft.leave_out(_one_line(_sql(statement))[:60], "domains are not read; write the type in its place")
+            draft.leave_out(_one_line(_sql(statement))[:60], "domains are not read; write its type instead")
     return tables, enums
 
 
 def _qualified_name(tokens: Sequence[_Token], at: int) -> tuple[str, int]:
-    """A name, perhaps after that of its schema, and where it ends."""
+    """A name, perhaps qualified by its schema, and where it ends."""
     name = tokens[at].name if at < len(tokens) else None
     while at + 2 < len(tokens) and tokens[at + 1].word == "." and tokens[at + 2].name is not None:
         at += 2
@@ -286,7 +286,7 @@ def _parse_item(item: Sequence[_Token], column: str | None, table: _Table) -> No
             listed = _group(item, end) if words[end : end + 1] == ["("] else []
             others = tuple(token.name for token in listed or [] if token.name is not None)
             table.references.append(_Reference(tuple(local), other, others))
-            return  # ON DELETE SET NULL is no clause of the column
+            return  # ON DELETE SET NULL is not a clause of the column
 
 
 def _before(item: Sequence[_Token], at: int) -> list[str]:
@@ -304,7 +304,7 @@ def _only_table(tables: Mapping[str, _Table]) -> _Table:
         raise SchemaError("It creates no table. Write CREATE TABLE name (column type, ...).")
     raise SchemaError(
         f"It creates {len(tables)} tables ({', '.join(table.name for table in tables.values())}), expected one and the"
-        " lookup tables that it refers to. Keep the one you need."
+        " lookup tables it refers to. Keep the one you need."
     )
 
 
@@ -381,7 +381,7 @@ def _read_keys(table: _Table, draft: Draft) -> None:
 
 
 def _read_references(table: _Table, tables: Mapping[str, _Table], draft: Draft) -> None:
-    """Foreign keys whose lookup table is given: the key determines what both tables have, or has no other values."""
+    """Foreign keys with a given lookup table: the key determines shared columns; without any, its values are listed."""
     files = {name.lower(): path for name, path in draft.lookups.items()}
     for name in draft.lookups:
         if name.lower() not in {reference.table.lower() for reference in table.references}:
@@ -407,7 +407,7 @@ def _other_columns(reference: _Reference, tables: Mapping[str, _Table]) -> tuple
 
 def _read_lookup(reference: _Reference, path: str, others: Sequence[str], what: str, draft: Draft) -> None:
     if len(others) != len(reference.columns):
-        draft.leave_out(what, f"it has {len(reference.columns)} columns for {len(others)}")
+        draft.leave_out(what, f"it has {len(reference.columns)} columns, but refers to {len(others)}")
         return
     shared = [name for name in _header(path) if name in draft.names and name not in (*reference.columns, *others)]
     width = len(reference.columns)
@@ -422,7 +422,7 @@ def _read_lookup(reference: _Reference, path: str, others: Sequence[str], what: 
 
 
 def _header(path: str) -> list[str]:
-    """The columns of a CSV file. Whatever is wrong with the file, the reading of its rows says."""
+    """The columns of a CSV file. Errors in the file are reported when its rows are read."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             return [name.strip() for name in next(csv.reader(file), [])]

@@ -1,6 +1,6 @@
 """Reads SDV metadata and constraints, and the constraints of a MOSTLY AI generator, by their public documentation.
 
-Lists and ranges that these tools read off the training data are not public: they are never carried over.
+Lists and ranges that these tools take from the training data are private: they are never carried over.
 """
 
 import itertools
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from understudy.errors import SchemaError
 from understudy.schema.column import MAX_DECIMALS, Column
 from understudy.schema.imported import (
+    FROM_DATA,
     NO_COUNTERPART,
     OTHER_TABLES,
-    READ_OFF_DATA,
     WHOLE_TABLE,
     Draft,
     Entry,
@@ -52,14 +52,14 @@ def read_sdv(content: Entry, draft: Draft) -> None:
         constraints = entry_list(content.get("constraints"))
     if constraints and not draft.names:
         raise SchemaError(
-            "It has constraints but no columns. Name the schema that they are for: --schema FILE, in Python schema=."
+            "It has constraints but no columns. Name the schema that they are for: --schema FILE, or schema= in Python."
         )
     for constraint in constraints:
         _read_sdv_constraint(constraint, table_name, draft)
 
 
 def _sdv_columns(table: Entry) -> dict[str, Entry]:
-    """The columns of a table, which drafts of version 2 put into the table itself."""
+    """The columns of a table; drafts of version 2 put them into the table itself."""
     columns = entries(table.get("columns"))
     return columns or {name: entry for name, entry in entries(table).items() if "sdtype" in entry}
 
@@ -69,7 +69,7 @@ def _sdv_column(name: str, entry: Entry, draft: Draft, *, is_key: bool) -> Colum
     if ranges:
         draft.leave_out(
             f"{', '.join(ranges)} of column {format_value(name)}",
-            "SDV reads ranges and lists of values off the data; declare here those that are public",
+            "SDV takes ranges and lists of values from the data; declare those that are public",
         )
     sdtype = entry.get("sdtype")
     if is_key or sdtype == "id":
@@ -105,9 +105,9 @@ def _sdv_number(name: str, entry: Entry, draft: Draft) -> Column:
 _CLASS_KEYS = ("class_name", "constraint_class", "constraint_name", "constraint")
 
 _SDV_LEFT_OUT = {
-    "FixedCombinations": READ_OFF_DATA,
-    "FixedNullCombinations": "its list is read off the training data, which is private; write skip rules",
-    "FixedIncrements": "increments are not modelled; decimals and integers are",
+    "FixedCombinations": FROM_DATA,
+    "FixedNullCombinations": "its list comes from the training data, which is private; write skip rules",
+    "FixedIncrements": "increments are not modelled; declare integers or decimals instead",
     "Unique": WHOLE_TABLE,
     "CompositeKey": WHOLE_TABLE,
     "CustomConstraint": "its rule is a Python function; write it as an SQL condition",
@@ -208,7 +208,7 @@ def read_mostly(content: Entry, draft: Draft) -> None:
     if not draft.names:
         raise SchemaError(
             "It has no columns with their encoding types. Name the schema that the constraints are for: --schema FILE,"
-            " in Python schema=."
+            " or schema= in Python."
         )
     for constraint in entry_list(content.get("constraints")):
         config = constraint.get("config")
@@ -221,11 +221,11 @@ def read_mostly(content: Entry, draft: Draft) -> None:
         elif name == "Inequality":
             draft.order(about[0], about[1], what)
         else:
-            draft.leave_out(what, READ_OFF_DATA if name == "FixedCombinations" else NO_COUNTERPART)
+            draft.leave_out(what, FROM_DATA if name == "FixedCombinations" else NO_COUNTERPART)
 
 
 def _declare_mostly(entry: Entry, key: object, draft: Draft) -> None:
-    """Encoding types do not tell integers from reals, so kinds of numbers are drafted."""
+    """Encoding types do not distinguish integers from reals, so kinds of numbers are drafted."""
     name, encoding = str(entry.get("name")), str(_either(entry, "model_encoding_type")).upper()
     if name == key:
         draft.declare(Column(name=name, kind="id"))

@@ -1,7 +1,7 @@
 """A schema in the making: what an importer has read so far, and what it could not carry over.
 
 Readers of other formats declare columns, and state limits, lists and rules about them. Whatever the checks of a schema
-refuse is left out with the reason, so that one odd constraint never spoils an import.
+refuse is left out with the reason, so that one unsupported constraint does not make the import fail.
 """
 
 import dataclasses
@@ -20,16 +20,16 @@ from understudy.schema.rules import Rule, rule_from_dict, rule_title
 from understudy.schema.schema import Schema
 from understudy.schema.values import Bound, Category, format_value
 
-READ_OFF_DATA = "its list is read off the training data, which is private; write combinations with a public list"
+FROM_DATA = "its list comes from the training data, which is private; write combinations with a public list"
 WHOLE_TABLE = "it is about the whole table, and a rule is about single rows"
 OTHER_TABLES = "it relates several tables, and a schema describes one"
-NO_COUNTERPART = "there is no such rule here"
-NO_EFFECT = "it is only a check of how texts are written"
+NO_COUNTERPART = "it has no counterpart in a schema"
+NO_EFFECT = "it only checks the form of texts"
 
 
 @dataclasses.dataclass(frozen=True)
 class ImportedSchema:
-    """A schema of another tool, and what of it could not be carried over."""
+    """A schema imported from another tool, and what could not be carried over."""
 
     schema: Schema
     left_out: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class ImportedSchema:
 
 
 class _Limit(NamedTuple):
-    """A bound that the source states, and how to name it if it cannot be kept."""
+    """A bound that the file states, and how to name it if it is left out."""
 
     value: Bound
     strict: bool
@@ -58,7 +58,7 @@ class _Limit(NamedTuple):
 class Draft:
     """Collects columns, limits and rules; `finish` makes a schema of those that pass its checks.
 
-    With a `base` schema the columns are those of the base, whose declarations stay; the file adds rules to it.
+    With a `base` schema the columns and their declarations are those of the base, and the file only adds rules.
 
     >>> draft = Draft()
     >>> draft.declare(Column(name="age", kind="integer"))
@@ -93,7 +93,7 @@ class Draft:
         return self._columns[name].kind if name in self._columns else None
 
     def leave_out(self, what: str, why: str) -> None:
-        """Lists a thing that is not carried over. Control characters would not be valid in a comment of TOML."""
+        """Lists something that is not carried over. Control characters would not be valid in a TOML comment."""
         line = re.sub(r"[\x00-\x1f\x7f]+", " ", f"{what}: {why.strip().rstrip('.')}.")
         line = line.encode("utf-8", "replace").decode()
         if line not in self._left_out:
@@ -102,7 +102,7 @@ class Draft:
     # ------------------------------------------------------------------------------------------------------- columns
 
     def declare(self, column: Column) -> None:
-        """Adds a column. Of a base schema the declarations stay, and no column is added."""
+        """Adds a column. A base schema keeps its declarations, and gets no further columns."""
         if self._base is None:
             if column.name in self._columns:
                 raise SchemaError(
@@ -118,11 +118,11 @@ class Draft:
         """Adds a column with a kind that a person must confirm."""
         if self._base is None:
             self.table_keys["drafted"] = True
-            self.leave_out(f"the kind of column {format_value(name)}", f"{why}; {kind} was drafted, confirm it")
+            self.leave_out(f"the kind of column {format_value(name)}", f"{why}; drafted as {kind}: confirm it")
         self.declare(Column(name=name, kind=kind))
 
     def refine(self, name: object, what: str, **keys: object) -> bool:
-        """Changes keys of a column; where the column's checks refuse them they are left out, and False is returned.
+        """Changes keys of a column. If the checks of a column refuse them, they are left out, and False is returned.
 
         The columns of a base schema stay as they are.
         """
@@ -172,7 +172,7 @@ class Draft:
             return
         bound = _as_bound(column, value)
         if bound is None:
-            self.leave_out(what, f"{format_value(value)} is no bound of a column of kind {column.kind}")
+            self.leave_out(what, f"{format_value(value)} is not a bound for a column of kind {column.kind}")
             return
         side = self._lower if operator.startswith(">") else self._upper
         side.setdefault(column.name, []).append(_attained(column, operator, bound, what))
@@ -187,7 +187,7 @@ class Draft:
             self.leave_out(what, str(error))
 
     def among(self, name: str, values: object, what: str, *, negated: bool = False) -> None:
-        """A rule by which a column has one of the values, or none of them."""
+        """A rule that a column has one of the values, or none of them."""
         try:
             if not isinstance(values, list) or not values:
                 raise SchemaError(f"expected a list of values, found {format_value(values)}.")
@@ -196,7 +196,7 @@ class Draft:
             self.leave_out(what, str(error))
 
     def order(self, low: object, high: object, what: str, *, strict: bool = False) -> None:
-        """A rule by which one column is never above the other."""
+        """A rule that one column is never above the other."""
         if not isinstance(low, str) or not isinstance(high, str):
             self.leave_out(what, "expected the names of two columns")
             return
@@ -206,7 +206,7 @@ class Draft:
         self.rule({"keep": condition}, what)
 
     def rule(self, entry: Mapping[str, object], what: str) -> None:
-        """A rule by its keys in a schema file, with lists in place of files."""
+        """A rule from its keys in a schema file, with lists instead of files."""
         try:
             self._rules.append((rule_from_dict(entry), what))
         except (SchemaError, ConditionError) as error:
@@ -251,11 +251,11 @@ class Draft:
         try:
             schema = build((*rules, *(rule for rule, _ in added)))
         except (SchemaError, ConditionError):
-            schema = build(rules)  # an error that is not one of the rules is raised here
+            schema = build(rules)  # an error that no rule causes is raised here
             added = [(rule, what) for rule, what in added if self._accepts(build, (), rule, what)]
             try:
                 schema = build((*rules, *(rule for rule, _ in added)))
-            except (SchemaError, ConditionError):  # some rules contradict others: the first of them are kept
+            except (SchemaError, ConditionError):  # rules contradict each other: the first ones stay
                 for rule, what in added:
                     if self._accepts(build, rules, rule, what):
                         rules = (*rules, rule)
@@ -265,7 +265,7 @@ class Draft:
     def _accepts(
         self, build: Callable[[Sequence[Rule]], Schema], others: Sequence[Rule], rule: Rule, what: str
     ) -> bool:
-        """Whether the checks of a schema let a rule stand beside the others; if not, it is left out."""
+        """Whether the checks of a schema accept a rule next to the others; if not, it is left out."""
         try:
             build((*others, rule))
         except (SchemaError, ConditionError) as error:
@@ -280,7 +280,7 @@ class Draft:
         return Schema(columns=columns, rules=unique, **fields)  # type: ignore[arg-type]
 
     def _settle_limits(self, name: str) -> None:
-        """Two limits become bounds if none are declared; what bounds do not say becomes rules."""
+        """Two limits become bounds if none are declared; limits that the bounds do not imply become rules."""
         column = self._columns[name]
         lower, upper = _tightest(self._lower.get(name, []), 1), _tightest(self._upper.get(name, []), -1)
         if self._base is None and column.kind in BOUNDED and column.bounds is None and lower and upper:
@@ -346,12 +346,12 @@ def sql_literal(value: object) -> str:
 
 
 def sql_in(name: str, values: Iterable[object], *, negated: bool = False) -> str:
-    """A condition by which a column has one of the values, or none of them."""
+    """The condition that a column has one of the values, or none of them."""
     return f"{sql_name(name)} {'NOT ' * negated}IN ({', '.join(map(sql_literal, values))})"
 
 
 def without_parentheses(sql: str) -> str:
-    """A condition without the parentheses around it, where they belong together."""
+    """A condition without the parentheses around it, if they match each other."""
     inner = sql[1:-1]
     depth = 0
     for character in re.sub(r"'[^']*'|\"[^\"]*\"", "", inner):
@@ -385,7 +385,7 @@ def text_list(value: object) -> list[str]:
 
 
 def _one_type(values: object) -> list[Category]:
-    """Each value once and without nulls, integers among floats as floats. Empty: it is no list of values."""
+    """Each value once and without nulls, integers among floats as floats. Empty if it is not a list of values."""
     if not isinstance(values, list):
         return []
     given = [value for value in values if value is not None]
@@ -422,7 +422,7 @@ def _as_bound(column: Column, value: object) -> Bound | None:
 
 
 def _attained(column: Column, operator: str, value: Bound, what: str) -> _Limit:
-    """A limit, strict only where there is no next value: the limit of integers, dates and decimals is the next one."""
+    """A limit. For integers, dates and decimals a strict one becomes the next value, which is not strict."""
     lower, strict = operator.startswith(">"), operator in (">", "<")
     step = 1 if lower else -1
     if column.kind == "integer" and isinstance(value, int | float):
@@ -454,7 +454,7 @@ def _order(one: Bound, other: Bound) -> int:
 
 
 def _implied(limit: _Limit, sign: str, bound: Bound) -> bool:
-    """Whether a declared bound says as much as a limit."""
+    """Whether a declared bound implies a limit."""
     distance = _order(bound, limit.value) * (1 if sign == ">" else -1)
     return distance > 0 or (distance == 0 and not limit.strict)
 

@@ -1,7 +1,7 @@
-"""Importers of schemas of other tools: of synthesizers, of checks of data, and SQL.
+"""Imports schemas of other tools: synthesizers, data checks and SQL.
 
 Each reader carries over what its format declares and lists what it cannot; what is not declared is estimated privately.
-Whoever imports a file vouches that it is public: a category list or a bound that was computed from the data is not.
+Whoever imports a file vouches that it is public: category lists and bounds that were computed from the data are not.
 """
 
 import json
@@ -28,10 +28,10 @@ def import_schema(
     schema: SchemaSource | None = None,
     lookups: Mapping[str, str] | None = None,
 ) -> ImportedSchema:
-    """Reads a schema of another tool, and lists what of it could not be carried over.
+    """Reads a schema of another tool, and lists what could not be carried over.
 
-    Without a named format, it is detected from the content. With `schema` only the rules are taken from the file and
-    added to that schema. `lookups` are CSV files of the tables that foreign keys of an SQL table refer to, by name.
+    The default format is detected from the content. With `schema` only the rules are taken from the file and added to
+    that schema. `lookups` are CSV files of the tables that foreign keys of an SQL table refer to, by name.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
@@ -52,7 +52,7 @@ def import_schema(
     chosen = format or _detect_format(content, str(path))
     try:
         if lookups and chosen != "sql":
-            raise SchemaError("Only foreign keys of SQL tables have lookup tables. Leave them out.")
+            raise SchemaError("Lookup tables are only for foreign keys of SQL tables. Leave them out.")
         draft = Draft(None if schema is None else as_schema(schema), lookups)
         FORMATS[chosen].read(content, draft)
         return draft.finish()
