@@ -86,11 +86,11 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
     return (*facts, *listed_facts, *_rule_facts(schema))
 
 
-_ON_BREAK = {"clamp": "was moved to a row that keeps it", "drop": "was left out"}
+_ON_BREAK = {"clamp": "was moved to a row that keeps it, or left out if it cannot be", "drop": "was left out"}
 
 
 def _rule_facts(schema: Schema) -> tuple[str, ...]:
-    """The rules, and what happened to real rows that break them: as declared, never to how many."""
+    """The rules, and what happens to real rows that break them, but never how many there were."""
     if not schema.rules:
         return ()
     each = (

@@ -6,7 +6,8 @@ a bin) is left to rejection. Excluding codes that cannot meet the condition chan
 the accepted rows follow the conditional distribution exactly.
 
 Where too few rows keep the rules, rows that break them are repaired: moved as a real row that breaks them would be.
-Every row that is returned has been checked in the form in which it is written.
+Repaired rows no longer follow that distribution. Every row that is returned has been checked in the form in which it
+is written.
 """
 
 import functools
@@ -35,13 +36,14 @@ from understudy.tables import (
     output_decimals,
     restyle_within_bounds,
     where_columns,
+    with_formatted_dates,
 )
 
 Draw: TypeAlias = Callable[[int, PRNGKeyArray, Allowed | None], pa.Table]
 """Draws this many rows with this key, of those whose codes are allowed."""
 
 TRIED = 4096
-"""The number of rows by which the rate of rows that keep the rules is told."""
+"""The number of rows from which the fraction that keeps the rules is estimated."""
 
 
 def sample_meeting(
@@ -76,11 +78,17 @@ def rows_meeting(where: str | None, rows: pa.Table, codec: Codec, origin: Origin
     """Which decoded rows keep the rules and meet the condition in the form in which they are written."""
     written = _as_written(rows, codec, origin)
     met = np.ones(rows.num_rows, dtype=bool) if where is None else filter_where(written, where)
-    if codec.schema.rules:
-        read = codec.reexpression.read(written)
-        for rule in codec.schema.rules:
-            met &= ~rule.broken(read)
+    for broken in _broken_rules(written, codec):
+        met &= ~broken
     return met
+
+
+def _broken_rules(written: pa.Table, codec: Codec) -> list[np.ndarray]:
+    """For each rule which rows break it: as values, and as what a text file holds of them."""
+    if not codec.schema.rules:
+        return []
+    forms = [codec.reexpression.read(form) for form in (written, with_formatted_dates(written))]
+    return [np.any([rule.broken(form) for form in forms], axis=0) for rule in codec.schema.rules]
 
 
 def acceptance(draw: Draw, codec: Codec, origin: Origin) -> float:
@@ -94,13 +102,13 @@ def _as_written(rows: pa.Table, codec: Codec, origin: Origin) -> pa.Table:
 
 
 def _explain(message: str, rows: pa.Table, codec: Codec, origin: Origin) -> str:
-    """The message, and the rule that most of these rows break."""
-    read = codec.reexpression.read(_as_written(rows, codec, origin))
-    broken = {rule.text: float(rule.broken(read).mean()) for rule in codec.schema.rules}
+    """The message, and the rule that these rows break most often."""
+    found = _broken_rules(_as_written(rows, codec, origin), codec)
+    broken = {rule.text: float(rows.mean()) for rule, rows in zip(codec.schema.rules, found, strict=True)}
     worst = max(broken, key=lambda text: broken[text])
     if not broken[worst]:
         return message
-    return f"{message} Most rows of the model break this rule ({broken[worst]:.0%}): {worst}."
+    return f"{message} The rule broken most often, in {broken[worst]:.0%} of the model's rows: {worst}."
 
 
 def allowed_codes(where: str, codec: Codec, origin: Origin) -> dict[str, np.ndarray]:

@@ -1,6 +1,6 @@
-"""Which columns are modelled, so that the rules of a schema hold by construction, and the way there and back.
+"""Which columns are modelled so that the rules of a schema hold by construction, and how rows are converted back.
 
-Each rule is taken apart. What a step (`steps.py`) can express exactly is kept by construction: the step's columns are
+Each rule is split into parts. What a step (`steps.py`) can express exactly is kept by construction: its columns are
 not modelled as they are, but as differences, shares or one joint column, or not at all where they follow from others.
 The rest is left to structural zeros and to the check of every synthetic row. All of this follows from the schema.
 """
@@ -20,6 +20,7 @@ from jaxtyping import Bool
 
 from understudy.encoding.arrow import bound_numbers
 from understudy.encoding.steps import (
+    MOST,
     Arrays,
     Difference,
     Formula,
@@ -55,7 +56,7 @@ class Move(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Reexpression:
-    """How rows of a schema are modelled, by public rules, row by row. Without rules, as they are."""
+    """How rows of a schema are modelled: a public function of each row. Without rules, as they are."""
 
     schema: Schema
     modelled: Schema
@@ -73,7 +74,7 @@ class Reexpression:
         return frozenset(name for step in self.steps for name in step.outputs)
 
     def kept_rows(self, table: pa.Table) -> Bool[np.ndarray, " rows"]:
-        """Which rows of a real table are used: not those that break a rule and are to be dropped, or cannot be moved.
+        """Which rows of a real table are used: all but those that break a rule and are dropped, or cannot be moved.
 
         A function of each row alone, which no value makes fail.
         """
@@ -139,8 +140,12 @@ class Reexpression:
     @functools.cached_property
     def _moved(self) -> frozenset[str]:
         """The columns in which rows that break a rule are moved."""
+        return self.replaced | frozenset(name for move in self._moves for name in move.columns)
+
+    @functools.cached_property
+    def _moves(self) -> tuple[Move, ...]:
         moves = [_move(rule, self.schema) for rule in self.remaining]
-        return self.replaced | frozenset(name for move in moves if move is not None for name in move.columns)
+        return tuple(move for move in moves if move is not None)
 
     def _typed(self, table: pa.Table) -> Arrays:
         """The columns of rules in the types of their kinds."""
@@ -150,15 +155,20 @@ class Reexpression:
         rows = {name: inside_domain(values, self.schema[name]) for name, values in self._typed(table).items()}
         for step in self.steps:
             rows |= step.clean(rows)
-        for rule in self.remaining:
-            if (move := _move(rule, self.schema)) is not None:
-                rows |= move.apply(rows)
+        for move in self._moves:
+            rows |= move.apply(rows)
         return rows
 
 
-@functools.lru_cache(maxsize=64)
 def reexpress(schema: Schema) -> Reexpression:
-    """How the rows of this schema are modelled."""
+    """How the rows of this schema are modelled. Computed once for each schema, and kept with it."""
+    # Not by a cache that compares schemas: in Python 1 equals True, and such schemas are not the same.
+    if "_reexpression" not in vars(schema):
+        vars(schema)["_reexpression"] = _reexpress(schema)
+    return vars(schema)["_reexpression"]
+
+
+def _reexpress(schema: Schema) -> Reexpression:
     if not schema.rules:
         return Reexpression(schema, schema, (), (), ())
     builder = _Builder(schema)
@@ -184,10 +194,10 @@ def rule_notes(schema: Schema, *, draws_per_row: int, least_draws: int) -> tuple
     """How each rule will be kept, for the reader of a plan or run; none without rules. Public facts alone."""
     known = reexpress(schema)
     again = (
-        f"by structural zeros, and where these do not decide by drawing again: at most {draws_per_row:,} draws for "
-        f"each row, or {least_draws:,} in all if that is more, and then as many with repair"
+        "by structural zeros and, where these do not decide, by drawing rows again: at most "
+        f"{draws_per_row:,} draws per row or {least_draws:,} in all, whichever is more, then as many again with repair"
     )
-    moved = {"clamp": "moved to one that keeps it, or left out if it cannot be (clamp)", "drop": "left out (drop)"}
+    moved = {"clamp": "moved to one that keeps it, or left out if none is found (clamp)", "drop": "left out (drop)"}
     notes = [
         f"Rule {number} ({rule.text}) is kept {'by construction' if rule in known.constructed else again}. "
         f"A real row that breaks it is {moved[on_break(rule, schema)]}."
@@ -197,13 +207,14 @@ def rule_notes(schema: Schema, *, draws_per_row: int, least_draws: int) -> tuple
 
 
 def _free_columns(known: Reexpression) -> list[str]:
-    """What a column that may be null costs."""
+    """Which columns need two columns in the model, since others may be null."""
     found = []
     for step in known.steps:
         if isinstance(step, Difference) and step.can_be_free:
+            inputs = " or ".join(map(repr, step.inputs))
             found.append(
-                f"{step.column.name!r} takes two columns to model, since a row may have it and no "
-                f"{' or '.join(map(repr, step.inputs))}. If that never happens, declare nullable = false there."
+                f"{step.column.name!r} is modelled as two columns, since a row may have a value there but none in "
+                f"{inputs}. If that cannot happen, declare nullable = false for {inputs}."
             )
     return found
 
@@ -222,12 +233,12 @@ def _modelled_schema(schema: Schema, steps: Sequence[Step]) -> Schema:
 
 
 def _priority(rule: Rule) -> int:
-    """Rules that leave a column out come first: they need no scale of their own."""
+    """Rules that leave a column out of the model come first."""
     return {Determines: 0, Sum: 1, Combinations: 2}.get(type(rule), 3)
 
 
 _Order: TypeAlias = tuple[Rule, tuple[str, ...], str, bool, int | float]
-"""A rule, the columns whose sum is the smaller side, the larger column, whether strictly, and a constant."""
+"""A rule, the columns whose sum is the smaller side, the larger column, whether it is strict, and a constant."""
 
 
 class _Builder:
@@ -341,7 +352,7 @@ class _Builder:
             return True
         if small.nullable != large.nullable:
             return small.nullable
-        # The column that stays as it is keeps its distribution best: a year of admission rather than one of birth.
+        # The column that stays as it is keeps its distribution best: the narrower one, such as a date of admission.
         return small.bounds is not None and large.bounds is not None and _width(small) > _width(large)
 
     def _add_difference(self, orders: list[_Order], *, below: bool) -> None:
@@ -357,7 +368,7 @@ class _Builder:
             step = Difference(column, terms, used, below)
             if column.name != self.schema.target and self._try(step):
                 return
-            last = orders.pop()  # perhaps without the last rule
+            last = orders.pop()  # it may work without the last rule
             if last[0] not in self.remaining:
                 self.remaining.append(last[0])
 
@@ -423,7 +434,7 @@ def _values_of(column: Column, listed: Sequence[str | None]) -> Sequence[str]:
 
 
 def _width(column: Column) -> int | float:
-    """The distance of the declared bounds."""
+    """The distance between the declared bounds."""
     lower, upper = bound_numbers(column)
     return upper - lower
 
@@ -438,12 +449,13 @@ def _offset(offset: int | float | timedelta, kind: str) -> int | float | None:
         return days if kind == "date" and not rest else None
     if kind == "datetime":
         return None if offset else 0
+    if abs(offset) > MOST:
+        return None
     if kind == "real":
         return float(offset)
     return int(offset) if float(offset).is_integer() else None
 
 
-@functools.lru_cache(maxsize=256)
 def _move(rule: Rule, schema: Schema) -> Move | None:
     """How rows that break a rule which no step keeps are moved, for rules that say so."""
     match rule:

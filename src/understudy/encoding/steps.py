@@ -1,8 +1,8 @@
 """Columns re-expressed so that a rule holds by construction: a difference instead of a date, a share instead of a part.
 
-A step replaces some columns of a table, its outputs, by columns that are modelled in their place. All of it is public
-and works on single rows, and no value can make it fail. `clean` moves a row that breaks the rule to one that keeps it
-and leaves every other row as it is; `express` and `restore` lead from clean rows to what is modelled and back.
+A step replaces some columns of a table, its outputs, by columns that are modelled in their place. It is public, works
+on each row by itself, and never fails, whatever the values. `clean` moves a row that breaks the rule to one that keeps
+it and leaves every other row as it is; `express` and `restore` lead from clean rows to what is modelled and back.
 """
 
 import dataclasses
@@ -24,7 +24,10 @@ Rows: TypeAlias = Mapping[str, pa.Array]
 """Columns of a table in the types of their declared kinds."""
 
 MOST = 2**58
-"""Numbers are clamped here, so that no sum or difference of a few of them overflows."""
+"""Numbers are clamped to this, so that no sum or difference of a few of them overflows."""
+
+COMPARED = 2**22
+"""Pairs of combinations that are compared at once."""
 
 _RANGES: dict[str, tuple[int | float, int | float]] = {
     "integer": (-MOST, MOST),
@@ -36,7 +39,7 @@ _RANGES: dict[str, tuple[int | float, int | float]] = {
 
 @runtime_checkable
 class Step(Protocol):
-    """How some columns are rebuilt from what is modelled in their place, and from other columns."""
+    """How some columns are rebuilt from those modelled in their place, and from other columns."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -61,7 +64,7 @@ class Step(Protocol):
 
 
 def in_declared_type(values: pa.ChunkedArray | pa.Array, column: Column) -> pa.Array:
-    """A column in the one type of its kind; what cannot be read as such is null."""
+    """A column in the type of its kind; what cannot be read as such is null."""
     chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     array = as_declared_type(normalize_column(chunked), column)
     return pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, declared_type(column))
@@ -87,7 +90,7 @@ class Scale:
 
     @property
     def unit(self) -> int | float | None:
-        """The smallest difference of two different values; None: there is none."""
+        """The smallest difference between two different values; None if there is none."""
         if not self.is_real:
             return 1
         return None if self.column.decimals is None else 10.0**-self.column.decimals
@@ -98,7 +101,7 @@ class Scale:
         return self.inside(numbers), known
 
     def inside(self, numbers: np.ndarray) -> np.ndarray:
-        """Rounded to the decimals, and clamped to the bounds."""
+        """Numbers rounded to the decimals and clamped to the bounds."""
         lower, upper = self.bounds
         if not self.is_real:
             return np.clip(np.clip(numbers, -MOST, MOST), lower, upper).astype(np.int64)
@@ -177,7 +180,7 @@ class Difference:
         return difference, free
 
     def _bounds(self) -> tuple[int | float, int | float] | None:
-        """Those of the difference, from declared ones; None: estimated privately."""
+        """The bounds of the difference, from declared ones; None if they are estimated privately."""
         if any(column.bounds is None for column in (self.column, *self.limits)):
             return None
         scales = {column.name: Scale(column) for column in self.limits}
@@ -253,7 +256,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Total:
-    """A column that is the sum of others: not modelled, but added up."""
+    """A column that is the sum of others: not modelled, but computed."""
 
     column: Column
     parts: tuple[Column, ...]
@@ -287,7 +290,7 @@ class Shares:
     """Parts of a number: each but the first is modelled as its share of what the parts before it leave.
 
     With `exact` they add up to the number, and the last one is what is left; otherwise to the number or less. A row
-    with a null part is not bound: its parts are then shares of their own ranges.
+    with a null part is not constrained: its parts are then shares of their own ranges.
     """
 
     parts: tuple[Column, ...]
@@ -319,7 +322,7 @@ class Shares:
         return np.where(bound, low, lower), np.where(bound, high, upper)
 
     def _bound(self, rows: Rows) -> np.ndarray:
-        """Which rows have no null part, as far as parts are modelled."""
+        """Which rows have no null among the modelled parts."""
         known = [pc.is_valid(rows[column.name]).to_numpy(zero_copy_only=False) for column in self.modelled]
         return np.all(known, axis=0)
 
@@ -348,7 +351,7 @@ class Shares:
         return parts, shares
 
     def _write(self, parts: Sequence[np.ndarray], rows: Rows) -> Arrays:
-        """A null stays one; the last of exact parts is null where another one is."""
+        """A null stays null; the last of exact parts is null where another part is."""
         bound = self._bound(rows)
         found = {}
         for at, (part, values) in enumerate(zip(self.parts, parts, strict=True)):
@@ -433,7 +436,7 @@ class Formula:
 class Lookup:
     """Columns that a public table gives: not modelled, but filled in. A null key makes them null.
 
-    A single key is modelled as a category of the table's keys; several keys are left to the list of combinations.
+    A single key is modelled with the keys of the table as categories; several keys are modelled as a `Joint`.
     """
 
     keys: tuple[Column, ...]
@@ -447,7 +450,7 @@ class Lookup:
 
     @property
     def owns_key(self) -> bool:
-        """Whether the key is modelled as the list of the table's keys."""
+        """Whether the key is modelled with the keys of the table as categories."""
         return len(self.keys) == 1 and self.keys[0].kind != "boolean"
 
     @property
@@ -570,7 +573,7 @@ class Joint:
         )
 
     def _places(self, rows: Rows) -> np.ndarray:
-        """The index of each row's values in the list of each column; those that are not there are -1."""
+        """The index of each row's values in the list of each column; -1 for those that are not in it."""
         found = []
         for at, column in enumerate(self.columns):
             texts = as_texts(rows[column.name])
@@ -585,10 +588,14 @@ class Joint:
             {c.name: pa.array([row[at] for row in self.rows], pa.string()) for at, c in enumerate(self.columns)}
         )
         codes, inverse = np.unique(self._places(rows), axis=0, return_inverse=True)
-        agreement = (codes[:, None, :] == listed[None]).sum(axis=2)
         nulls = np.asarray([sum(value is None for value in row) for row in self.rows])
-        score = agreement * (len(self.columns) + 1) - nulls[None]  # among equals, as few nulls as can be
-        return np.argmax(score, axis=1)[inverse.ravel()] if len(codes) else np.zeros(0, dtype=np.int64)
+        nearest = np.zeros(len(codes), dtype=np.int64)
+        step = max(1, COMPARED // len(listed))  # so that memory does not grow with the number of different rows
+        for start in range(0, len(codes), step):
+            agreement = (codes[start : start + step, None, :] == listed[None]).sum(axis=2)
+            score = agreement * (len(self.columns) + 1) - nulls[None]  # among equals, as few nulls as possible
+            nearest[start : start + step] = np.argmax(score, axis=1)
+        return nearest[inverse.ravel()]
 
     def _take(self, index: np.ndarray) -> Arrays:
         return {

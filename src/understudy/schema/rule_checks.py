@@ -353,14 +353,16 @@ def _checked_sum(rule: Sum, columns: Mapping[str, Column]) -> Sum:
         _check_kind(columns[name], ("integer", "real"), "cannot be added up", "Remove it from the rule.")
     decimals = [0 if columns[name].kind == "integer" else columns[name].decimals for name in rule.columns]
     known = [places for places in decimals if places is not None]
-    fewest = min(known) if len(known) == len(decimals) else None
+    # Parts are added exactly; a total with fewer decimals is their rounded sum.
+    compared = decimals[-1] if rule.is_exact and isinstance(rule.total, str) else max(known, default=None)
+    compared = compared if len(known) == len(decimals) else None
     total = rule.total
-    if fewest is not None and not isinstance(total, str) and round(total, max(known)) != total:
+    if compared is not None and not isinstance(total, str) and round(total, max(known)) != total:
         raise SchemaError(
             f"{total} has more decimals than the columns ({max(known)}). Round it.",
             key="equals" if rule.at_most is None else "at_most",
         )
-    return rule if rule.decimals == fewest else dataclasses.replace(rule, decimals=fewest)
+    return rule if rule.decimals == compared else dataclasses.replace(rule, decimals=compared)
 
 
 def _check_skip(rule: Skip, columns: Mapping[str, Column]) -> None:

@@ -20,7 +20,9 @@ from understudy.tables.cast import conform as conform
 from understudy.tables.formatting import output_decimals as output_decimals
 from understudy.tables.formatting import restyle as restyle
 from understudy.tables.formatting import restyle_within_bounds as restyle_within_bounds
-from understudy.tables.formatting import widen_types as widen_types
+from understudy.tables.formatting import settle_types as settle_types
+from understudy.tables.formatting import share_dictionaries as share_dictionaries
+from understudy.tables.formatting import with_formatted_dates as with_formatted_dates
 from understudy.tables.frames import Frame as Frame
 from understudy.tables.frames import from_frame as from_frame
 from understudy.tables.frames import read_column as read_column

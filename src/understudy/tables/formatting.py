@@ -14,7 +14,7 @@ from understudy.errors import TableError
 from understudy.schema import Schema
 from understudy.schema.draft import is_text
 from understudy.schema.sql import connect, quote_text
-from understudy.tables.cast import as_type
+from understudy.tables.cast import as_type, in_dictionary
 from understudy.tables.infer import read_as
 from understudy.tables.origin import Origin, parse_arrow_type, style_of
 from understudy.tables.writing_batches import OutputBatches, consume_in_thread
@@ -52,16 +52,26 @@ def restyle_within_bounds(table: pa.Table, origin: Origin, schema: Schema) -> pa
     return table
 
 
-def widen_types(origin: Origin, extremes: Mapping[str, pa.Array]) -> Origin:
-    """The origin, where a column whose type cannot hold its extremes has the type that `restyle` gives these instead.
-
-    So all tables with values between the extremes get the same types.
-    """
-    columns = dict(origin.columns)
+def settle_types(origin: Origin, extremes: Mapping[str, pa.Array]) -> tuple[Origin, dict[str, pa.Array]]:
+    """The origin, and dictionaries of its columns, with which all tables of values between these extremes get equal
+    types: those in which `restyle` writes the extremes themselves."""
+    columns, dictionaries = dict(origin.columns), {}
     for name in columns.keys() & extremes.keys():
-        written = restyle(pa.table({name: extremes[name]}), origin).schema.field(name)
+        written = restyle(pa.table({name: extremes[name]}), origin).column(name).combine_chunks()
         columns[name] = dataclasses.replace(columns[name], arrow=str(written.type))
-    return dataclasses.replace(origin, columns=columns)
+        if pa.types.is_dictionary(written.type):
+            dictionaries[name] = written.dictionary
+    return dataclasses.replace(origin, columns=columns), dictionaries
+
+
+def share_dictionaries(table: pa.Table, dictionaries: Mapping[str, pa.Array]) -> pa.Table:
+    """The table with these dictionaries, where they have all values of a column."""
+    for name, dictionary in dictionaries.items():
+        at = table.column_names.index(name)
+        coded = in_dictionary(table.column(at), dictionary)
+        if coded.null_count == table.column(at).null_count:
+            table = table.set_column(at, table.field(at), coded)
+    return table
 
 
 def output_decimals(origin: Origin, name: str) -> int | None:
@@ -107,6 +117,15 @@ def _format_texts(values: pa.ChunkedArray, style: dict[str, str]) -> pa.ChunkedA
     field = pa.field("x", values.type, metadata=style)
     with format_in_sql(pa.table([values], schema=pa.schema([field])), text_sql) as (connection, (expression,)):
         return connection.sql(f"SELECT {expression} AS x FROM t").to_arrow_table().column(0)
+
+
+def with_formatted_dates(table: pa.Table) -> pa.Table:
+    """Dates and times that have a format as the texts that a text file would hold: a format may leave parts out."""
+    for at, field in enumerate(table.schema):
+        has_time = pa.types.is_date(field.type) or pa.types.is_timestamp(field.type)
+        if has_time and "format" in style_of(field):
+            table = table.set_column(at, field.name, _format_texts(table.column(at), style_of(field)))
+    return table
 
 
 @contextlib.contextmanager
