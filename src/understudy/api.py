@@ -41,7 +41,7 @@ from understudy.table_size import Requirements
 from understudy.tables import ReadOptions
 
 SMALL_RATE = 0.05
-"""A model of whose rows fewer keep the rules causes a warning."""
+"""If a smaller fraction of the model's rows keeps the rules, there is a warning."""
 
 
 def plan(

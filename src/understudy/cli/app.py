@@ -526,9 +526,7 @@ def schema_import(
     ] = None,
     schema: Annotated[
         Path | None,
-        typer.Option(
-            "--schema", help="A schema to which the rules of the file are added. Default: a schema of its own."
-        ),
+        typer.Option("--schema", help="A schema to which the rules of the file are added. Default: a new schema."),
     ] = None,
     lookup: Annotated[
         list[str] | None,
@@ -541,7 +539,7 @@ def schema_import(
 ) -> None:
     """Convert another tool's description of a table to a schema file.
 
-    What could not be carried over is printed, and stands in comments at the end of the file.
+    What could not be carried over is printed, and listed in comments at the end of the file.
     """
     from understudy.schema.importers import import_schema
 

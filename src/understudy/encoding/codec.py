@@ -107,7 +107,7 @@ class Codec:
         return pa.table({name: columns[name] for name in self.schema.names if name in columns})
 
     def extremes(self, num_rows: int) -> dict[str, pa.Array]:
-        """By column of the schema, values between which those of `num_rows` synthetic rows lie, or all that they have.
+        """For each column, the extremes of its values in `num_rows` synthetic rows, or all its values.
 
         Columns that are rebuilt by rules have their declared bounds or categories, if any.
         """

@@ -131,7 +131,7 @@ def _draw_sizes(
 def _share(rows: pa.Table, shared: Sequence[str], order: np.ndarray, donors: np.ndarray, codec: Codec) -> pa.Table:
     """The rows in this order, with the shared columns of other rows, the donors.
 
-    Columns that follow from shared ones by a rule, such as an age from a date of birth, are computed anew.
+    Columns that follow from shared ones by a rule, such as an age from a date of birth, are computed again.
     """
     grouped = _with_columns(rows.take(order), rows, shared, donors)
     if not codec.schema.rules:
@@ -156,7 +156,7 @@ def number_ids(rows: pa.Table, schema: Schema, units: Int[np.ndarray, " rows"]) 
 
 
 def continue_ids(rows: pa.Table, codec: Codec, rows_before: int, units_before: int) -> tuple[pa.Table, int]:
-    """The rows with ids that go on after those of earlier ones, and the number of units so far."""
+    """The rows with ids that continue those of earlier batches, and the number of units so far."""
     schema, units = codec.schema, units_before
     for at, name in enumerate(rows.column_names):
         if schema[name].kind == "id":

@@ -21,11 +21,11 @@ from understudy.schema.rules import Combinations, Keep, Rule, Skip, WhenThen
 Cells: TypeAlias = Bool[np.ndarray, "..."]
 
 MOST_CELLS = 50_000
-"""The most combinations of codes that are looked at for one rule. Beyond, rows that break it are drawn again."""
+"""The most combinations of codes examined for one rule. Above this, rows that break it are drawn again."""
 
 
 def structural_zeros(reexpression: Reexpression, columns: Sequence[ColumnCodec]) -> tuple[StructuralZeros, ...]:
-    """What the rules that no re-expression keeps make impossible, among columns that are modelled as they are."""
+    """What the rules not kept by construction make impossible, among columns that are modelled as they are."""
     usable = {column.name: column for column in columns if column.name not in reexpression.replaced}
     found = []
     for rule in reexpression.remaining:
@@ -80,7 +80,7 @@ def _decided(
     used = condition_columns(condition)
     try:
         found = outcomes(condition, {name: _code_values(columns[name]) for name in used}, MOST_CELLS)
-    except ConditionError:  # a list that was estimated may have another type than the condition expects
+    except ConditionError:  # an estimated list may have another type than the condition expects
         found = None
     if found is None:
         return np.zeros(shape, dtype=bool)
@@ -114,7 +114,7 @@ def _are_listed(names: Sequence[str], columns: Mapping[str, ColumnCodec]) -> boo
 
 
 def _broken_combinations(rule: Combinations, columns: Sequence[ColumnCodec]) -> Cells:
-    """Every combination of codes as a row of a table, which the rule is asked about."""
+    """Which combinations of codes break the rule, each checked as a row of a table."""
     values = [_values(column) for column in columns if isinstance(column, CategoricalCodec)]
     cells = np.indices([len(each) for each in values]).reshape(len(values), -1)
     rows = {

@@ -212,10 +212,10 @@ CLASS_TARGET = "The target is not numeric."
 
 
 def _constraints(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
-    """The rules of the schema and the conditions that were given besides, over all rows."""
+    """The rules of the schema and the conditions given in addition, over all rows."""
     rules, conditions = comparison.schema.rules, comparison.constraints
     if not rules and not conditions:
-        why = "There is no rule: neither in the schema ([[rules]]) nor given with --constraint."
+        why = "There is no rule, neither in the schema ([[rules]]) nor given with --constraint."
         return no_scores("constraints", why, Status.MISSING_INPUT)
     return validity.rule_violations(comparison.table, table, rules, conditions)
 

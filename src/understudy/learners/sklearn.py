@@ -165,7 +165,7 @@ class Estimator(BaseEstimator, abc.ABC):
         target = self.target or declared.target
         if target is None:
             raise ConfigError("There is no target. Name the column to predict: target=..., or target in the schema.")
-        # Rules are about rows that are made; a learner makes none, and reads every row as it is.
+        # Rules are for synthetic rows; a learner makes none, and reads every real row as it is.
         schema = dataclasses.replace(declared.with_target(target), rules=())
         arrow = read_frame(X, schema)
         if y is not None:

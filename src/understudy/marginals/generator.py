@@ -145,7 +145,7 @@ def train_generator(
 
 
 def _zeros_as_measurements(domain: Domain, measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Counts of zero in impossible cells, as precise as the best measurement: a pull, and not exact zeros."""
+    """Counts of zero in impossible cells, as precise as the best measurement: a pull towards zero, not exact zeros."""
     if not domain.zeros:
         return []
     stddev = min((float(np.min(each.stddev)) for each in measurements), default=1.0)

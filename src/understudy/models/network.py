@@ -38,7 +38,7 @@ class BayesianNetwork:
     conditionals: tuple[Float[np.ndarray, "..."], ...]
     """The probabilities of each column's codes: one axis for each parent, then one for the column."""
     zeros: tuple[StructuralZeros, ...] = ()
-    """Combinations of codes that are never drawn: a column has its probabilities where its codes are possible."""
+    """Combinations of codes that are never drawn: the probabilities of a column apply to its possible codes."""
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
         """New rows. A condition is met by rejection."""
@@ -102,7 +102,7 @@ def _draw(
         ends = cumulative[at[chunk]]
         if possible is not None:
             weights = np.where(possible[chunk], table[at[chunk]], 0.0)
-            # A context may have no count in any possible code: these are then all alike.
+            # A context may have no count in any possible code: these are then equally likely.
             ends = np.cumsum(np.where(weights.sum(axis=1, keepdims=True) > 0, weights, possible[chunk]), axis=1)
         # Below the last end, so that some code with a positive probability is always found.
         draws = generator.random(len(ends)) * np.nextafter(ends[:, -1], 0.0)

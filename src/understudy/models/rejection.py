@@ -38,7 +38,7 @@ def propose_until(
     Args:
         propose: draws this many rows with this key, and returns those that meet the condition and their number.
         batch_size: proposals per call; None: `num_rows`, then as many as the acceptance rate so far suggests.
-        condition, met: the words of the message.
+        condition, met: the words for these in the error message.
     """
     accepted: list[Rows] = []
     found = drawn = 0

@@ -20,7 +20,7 @@ MOST_CELLS = 2**16
 
 
 class Mask(NamedTuple):
-    """The possible codes of one column for the codes of earlier ones. Columns go by their places in the order."""
+    """The possible codes of one column given the codes of earlier ones. Columns are numbered in drawing order."""
 
     given: tuple[int, ...]
     place: int

@@ -22,10 +22,10 @@ def section(card: Json, methods: Sequence[Style]) -> str:
     head = "".join(f"<th scope=col>{style.heading(20)}</th>" for style in methods)
     titles = f"<th scope=col>rule</th><th scope=col>real rows</th>{head}"
     lead = (
-        "<p>The fraction and the number of rows of each whole table that break a rule. A missing value that leaves a "
-        "rule undecided does not break it. A rule of the schema should hold in every synthetic row, even if some real "
-        "rows break it; a condition given besides counts as broken if clearly more synthetic than real rows break "
-        "it.</p>"
+        "<p>The fraction and the number of rows that break each rule, among all rows of each table. A missing value "
+        "that leaves a rule unknown does not break it. A rule of the schema should hold in every synthetic row, even "
+        "if some real rows break it; a condition given with --constraint counts as broken if clearly more synthetic "
+        "than real rows break it.</p>"
     )
     return lead + scroll_table("Rules", titles, "".join(rows), "all rules")
 

@@ -285,7 +285,7 @@ def _rules(scores: Json, method: str, rules: Sequence[CheckedRule], broken: Sequ
 
 
 def _hold(checked: Sequence[CheckedRule]) -> str:
-    """How rules hold of which none is broken: in every row, or as often as in real rows."""
+    """How the rules hold, none of which is broken: in every row, or as often as in real rows."""
     in_every = sum(rule.synthetic == 0 for rule in checked)
     if 0 < in_every < len(checked):
         verb = "holds" if in_every == 1 else "hold"

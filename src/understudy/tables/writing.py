@@ -43,10 +43,10 @@ def write_table(table: pa.Table, path: str | Path, *, origin: Origin | None = No
 
 
 def write_batches(batches: Iterable[pa.Table], path: str | Path, *, delimiter: str = ",", force: bool = False) -> None:
-    """Writes a table of which a few batches at a time are in memory, whole or not at all.
+    """Writes a table with only a few batches in memory at a time, whole or not at all.
 
-    The batches, at least one, are written as they are, and must have the same columns and types: those that
-    `Release.sample_batches` makes have those of the original table. One batch gives the same file as `write_table`.
+    The batches, at least one, are written as they are, and must have the same columns and types, as those that
+    `Release.sample_batches` makes. One batch gives the same file as `write_table`.
     `delimiter` is that of a CSV file.
     """
     check_writable(path, force=force, table=True)

@@ -44,8 +44,8 @@ class OutputBatches:
 def consume_in_thread(batches: Iterable[pa.Table], consume: Callable[[pa.RecordBatchReader], None]) -> None:
     """Calls `consume` in a thread of its own with a stream of the rows that are made in this one.
 
-    Errors and interrupts of both sides arise here: one on this side breaks the stream off with an error, so that
-    `consume` cannot take the rows so far for the whole; one of `consume` is raised as soon as the next batch is made.
+    Errors and interrupts of both sides are raised here. One on this side ends the stream with an error, so that
+    `consume` cannot mistake the rows so far for all rows; one in `consume` is raised as soon as the next batch is made.
     """
     waiting: queue.Queue[pa.Table | BaseException | None] = queue.Queue(_WAITING)
     source = OutputBatches(batches)
@@ -53,7 +53,7 @@ def consume_in_thread(batches: Iterable[pa.Table], consume: Callable[[pa.RecordB
     def stream() -> Iterator[pa.RecordBatch]:
         while (batch := waiting.get()) is not None:
             if isinstance(batch, BaseException):
-                raise OSError("the rows were broken off")
+                raise OSError("the rows were cut off")
             yield from batch.to_batches(max_chunksize=RECORD_ROWS)
 
     with ThreadPoolExecutor(1) as executor:
