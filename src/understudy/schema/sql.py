@@ -1,8 +1,8 @@
 """DuckDB connections and SQL quoting."""
 
 import contextlib
-import functools
 import os
+import threading
 from collections.abc import Iterator
 
 import duckdb
@@ -22,17 +22,40 @@ def sandbox(*, optimized: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB in memory, without access to files, the network or Python variables.
 
     Its optimizer moves parts of an expression out of TRY, where they raise an error; without it they stay inside.
+    An error after which the engine is of no more use is raised as FatalException, and the next sandbox has a new one.
     """
-    connection = _engine(os.getpid(), optimized=optimized).cursor()
+    engine = _engine(optimized=optimized)
+    connection = engine.cursor()
     try:
         yield connection
+    except duckdb.Error as error:
+        if isinstance(error, duckdb.FatalException | duckdb.InternalException) or not _answers(engine):
+            _engines.running.pop((os.getpid(), optimized), None)
+            raise duckdb.FatalException(str(error)) from None
+        raise
     finally:
         connection.close()
 
 
-@functools.cache
-def _engine(process: int, *, optimized: bool) -> duckdb.DuckDBPyConnection:
+class _Engines(threading.local):
+    """The engines of this thread. No other thread shares them, so a query that fails for good spoils no other."""
+
+    def __init__(self) -> None:
+        self.running: dict[tuple[int, bool], duckdb.DuckDBPyConnection] = {}
+
+
+_engines = _Engines()
+
+
+def _engine(*, optimized: bool) -> duckdb.DuckDBPyConnection:
     """One engine of each sort per process: starting one takes longer than most queries, and none survives a fork."""
+    key = (os.getpid(), optimized)
+    if key not in _engines.running:
+        _engines.running[key] = _start_engine(optimized=optimized)
+    return _engines.running[key]
+
+
+def _start_engine(*, optimized: bool) -> duckdb.DuckDBPyConnection:
     connection = connect()
     if not optimized:
         steps = [name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
@@ -42,6 +65,14 @@ def _engine(process: int, *, optimized: bool) -> duckdb.DuckDBPyConnection:
     connection.execute("SET GLOBAL enable_external_access = false")
     connection.execute("SET GLOBAL lock_configuration = true")
     return connection
+
+
+def _answers(engine: duckdb.DuckDBPyConnection) -> bool:
+    try:
+        with engine.cursor() as connection:
+            return connection.execute("SELECT 1").fetchall() == [(1,)]
+    except duckdb.Error:
+        return False
 
 
 def connect(path: str = ":memory:", *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
