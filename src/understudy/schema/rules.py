@@ -283,7 +283,7 @@ class Sum(Rule):
     equals: str | int | float | None = None
     at_most: str | int | float | None = None
     decimals: int | None = dataclasses.field(default=None, compare=False)
-    """To how many decimals the sum is compared, filled in by the schema; None: not all columns have declared decimals."""
+    """How many decimals of the sum are compared, set by the schema; None: not all columns have declared decimals."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
