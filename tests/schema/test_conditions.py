@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,6 +24,7 @@ from understudy.schema.conditions import (
     truth,
     where_columns,
 )
+from understudy.schema.sql import compute_sql, sandbox
 
 PEOPLE = pa.table(
     {
@@ -176,6 +178,8 @@ def three_valued(table: pa.Table, expression: str) -> list[bool | None]:
     return [True if yes else False if no else None for yes, no in zip(is_true, is_false, strict=True)]
 
 
+EARLIEST = -(2**63)
+"""In microseconds, a moment whose conversion to text ends DuckDB's engine: no later query of it has an answer."""
 FAILING = [
     "CAST(note AS INTEGER) > 3",
     "CAST(note AS INTEGER) IN (7, 8, 9, 10, 11, 12, 13)",  # the optimizer makes a join of long lists
@@ -192,13 +196,13 @@ FAILING = [
     "note::DATE > DATE '2000-01-01'",
     "DATE '2000-01-01' + CAST(number AS INTEGER) > DATE '2010-01-01'",
     "regexp_matches('x', note)",
-    "note::JSON IS NOT NULL",
     "chr(CAST(number AS INTEGER)) = 'x'",
     "sqrt(number) > 2 AND ln(number) > 1",
     "CAST(real AS TINYINT) = 3",
     "real > 0.5 AND note <> 'x'",
     "moment > TIMESTAMP '2000-01-01'",
     "moment + INTERVAL 1 YEAR > TIMESTAMP '2000-01-01'",
+    "CAST(instant AS VARCHAR) > '2'",  # ends DuckDB's engine
 ]
 
 
@@ -210,6 +214,7 @@ def odd_rows() -> pa.Table:
             "number": pa.array([1, 2**62, -(2**63), 0, None, 7, 2**31, -1, 2**63 - 1, 3], pa.int64()),
             "real": [1.5, math.nan, math.inf, -math.inf, None, 300.0, -0.0, 1e308, 5e-324, 3.0],
             "moment": pa.array([0, 2**62, -(2**63) + 1, None, 1, 2, 3, 10**18, -1, 9], pa.timestamp("s", "UTC")),
+            "instant": pa.array([0, 1, None, EARLIEST, 2**60, 5, EARLIEST, 9, 9, 10**15], pa.timestamp("us")),
         }
     )
 
@@ -222,6 +227,46 @@ def test_the_truth_of_a_row_is_its_own(expression: str) -> None:
     assert three_valued(odd, expression) == alone
     index = np.where(rng.random(5000) < 0.002, rng.integers(0, odd.num_rows, 5000), 0)
     assert three_valued(odd.take(pa.array(index)), expression) == [alone[i] for i in index]
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 30])
+def test_a_value_that_ends_the_engine_is_null_and_nothing_else_is(num_rows: int) -> None:
+    """Also for whatever uses DuckDB next."""
+    instants = np.full(num_rows, 10**15)
+    instants[num_rows // 2] = EARLIEST
+    table = pa.table({"instant": pa.array(instants, pa.timestamp("us")), "x": np.arange(num_rows)})
+    expected: list[bool | None] = [True] * num_rows
+    expected[num_rows // 2] = None
+    assert three_valued(table, "CAST(instant AS VARCHAR) > '2'") == expected
+    assert three_valued(table, "x < 3") == [x < 3 for x in range(num_rows)]
+    assert compute(table, "length(CAST(instant AS VARCHAR))").to_pylist() == [19 if yes else None for yes in expected]
+    assert compute(table, "x + 1").to_pylist() == list(range(1, num_rows + 1))
+    for _ in range(2):
+        with pytest.raises(ConditionError, match="fails on a value of the table"):
+            filter_where(table, "CAST(instant AS VARCHAR) > '2'")
+        assert filter_where(table, "x < 3").tolist() == [x < 3 for x in range(num_rows)]
+    with pytest.raises(duckdb.FatalException):
+        compute_sql("CAST(v AS VARCHAR)", table.column("instant").combine_chunks())
+    assert compute_sql("v + 1", pa.array([1, 2])).to_pylist() == [2, 3]
+
+
+def test_an_engine_that_ended_is_not_used_again() -> None:
+    rows = pa.table({"v": pa.array([EARLIEST], pa.timestamp("us"))})
+    for optimized in (False, True):
+        with pytest.raises(duckdb.FatalException), sandbox(optimized=optimized) as connection:
+            connection.from_arrow(rows).project("CAST(v AS VARCHAR)").fetchall()
+        with sandbox(optimized=optimized) as connection:
+            assert connection.sql("SELECT 1").fetchall() == [(1,)]
+
+
+def test_an_ordinary_error_keeps_the_engine() -> None:
+    with sandbox() as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 1 AS x")
+    with pytest.raises(duckdb.ConversionException), sandbox() as connection:
+        connection.execute("SELECT CAST('x' AS INTEGER)")
+    with sandbox() as connection:
+        assert connection.execute("FROM kept").fetchall() == [(1,)]
+        connection.execute("DROP TABLE kept")
 
 
 def test_a_comparison_that_fails_does_not_hide_one_that_is_false() -> None:
@@ -280,8 +325,12 @@ TYPES = pa.schema({"age": pa.int64(), "note": pa.string(), "born": pa.date32()})
         ("current_date > born", "changes with time"),
         ("CURRENT_TIMESTAMP > born", "changes with time"),
         ("age(born) > INTERVAL 18 YEAR", "changes with time"),
-        ("repeat(note, age) = 'x'", "not allowed in a rule"),
-        ("random() > 0.5", "not allowed here"),
+        ("repeat(note, age) = 'x'", "repeat is not allowed in a rule. Known functions are abs, .* yearweek. Write"),
+        ("random() > 0.5", "not allowed in a rule"),
+        ("make_timestamp(age) > born", "not allowed in a rule"),
+        ("lowr(note) = 'x'", "lowr is not allowed in a rule. Did you mean 'lower'[?] Write"),
+        ("note::JSON IS NOT NULL", "the type JSON is not allowed in a rule"),
+        ("CAST(note AS INTEGER[]) IS NOT NULL", "the type list is not allowed in a rule"),
     ],
 )
 def test_conditions_that_no_rule_may_have(expression: str, words: str) -> None:
@@ -295,8 +344,46 @@ def test_conditions_that_a_rule_may_have() -> None:
         "age > 18",
         "born < DATE '2000-01-01' AND note LIKE 'a%'",
         "age(DATE '2020-01-01', born) > INTERVAL 1 DAY",
+        "note NOT LIKE 'a%' ESCAPE '!' AND note[1] <> 'b' AND note SIMILAR TO 'c+' AND note IN ['d', 'e']",
+        "EXTRACT(year FROM born) % 4 = 0 OR born + INTERVAL 3 MONTH > TIMESTAMP '2000-01-01 10:00:00'",
+        "coalesce(CAST(note AS int4), ifnull(age, 2), nullif(age, 3)) // 2 = 1 AND trim(note) || 'x' <> ''",
     ):
         check_condition(expression, TYPES)
+
+
+DEEP = {
+    "NOT": lambda n: "NOT (" * n + "age = 1" + ")" * n,
+    "functions": lambda n: "lower(" * n + "note" + ")" * n + " = 'x'",
+    "sums": lambda n: " + ".join(["age"] * n) + " > 1",
+    "CASE": lambda n: "CASE WHEN age = 1 THEN 1 ELSE " * n + "2" + " END" * n + " = 1",
+    "AND in NOT": lambda n: "NOT (age = 1 AND " * n + "age = 2" + ")" * n,
+    "parentheses": lambda n: "(" * n + "age = 1" + ")" * n,
+}
+
+
+@pytest.mark.parametrize("shape", DEEP)
+def test_conditions_that_are_nested_too_deeply_are_refused(shape: str) -> None:
+    refused = []
+    for depth in (100, 150, 200, 300, 450, 900, 3000):
+        expression, message = DEEP[shape](depth), ""
+        try:
+            check_condition(expression, TYPES)
+            parts(expression, TYPES)
+        except ConditionError as error:
+            message = str(error)
+        refused.append(message != "")
+        assert "\n" not in message
+    assert refused == sorted(refused)
+    assert refused[-1]
+
+
+@pytest.mark.parametrize("shape", DEEP)
+def test_conditions_that_are_nested_as_deeply_as_people_write_them(shape: str) -> None:
+    expression = DEEP[shape](70)
+    check_condition(expression, TYPES)
+    parts(expression, TYPES)
+    table = pa.table({"age": [1, 2, None], "note": ["x", "y", None], "born": pa.nulls(3, pa.date32())})
+    assert three_valued(table, expression)[0] is not None
 
 
 def test_a_column_may_be_called_like_a_function_of_time() -> None:

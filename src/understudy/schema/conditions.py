@@ -308,15 +308,17 @@ def _values(table: pa.Table, query: _Query) -> pa.Array:
 
 def _run_rows(rows: pa.Table, query: _Query) -> pa.Table:
     """Value and number of each row. Where DuckDB fails in spite of TRY, such as on a time it cannot hold, the rows are
-    halved until the one at fault is alone and null: whether it fails says nothing about the others."""
+    halved until the one at fault is alone and null: whether it fails says nothing about the others. A row on which the
+    engine itself fails has failed alone on a new engine too (`_run_sql`)."""
+    run = _run_sql if rows.num_rows == 1 else _run_once
     try:
-        found = _run_sql(rows, f"SELECT {query.sql} AS value, row FROM t", optimized=False)
-    except duckdb.Error:
+        found = run(rows, f"SELECT {query.sql} AS value, row FROM t", optimized=False)
+        return pa.table({"value": found.column("value").cast(query.type), "row": found.column("row")})
+    except (duckdb.Error, pa.ArrowException):
         if rows.num_rows == 1:
             return pa.table({"value": pa.nulls(1, query.type), "row": rows.column("row")})
         half = rows.num_rows // 2
         return pa.concat_tables([_run_rows(rows.slice(0, half), query), _run_rows(rows.slice(half), query)])
-    return pa.table({"value": found.column("value").cast(query.type), "row": found.column("row")})
 
 
 def _masks(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:

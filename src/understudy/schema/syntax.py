@@ -1,7 +1,9 @@
 """The syntax trees of SQL conditions, as DuckDB parses them: checked, so that they do nothing but read columns."""
 
 import functools
+import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -10,7 +12,7 @@ from typing import cast
 import duckdb
 import pyarrow as pa
 
-from understudy.errors import ConditionError
+from understudy.errors import ConditionError, did_you_mean
 from understudy.schema.sql import sandbox
 
 Constant = str | int | float | bool | date | datetime | None
@@ -26,11 +28,28 @@ _TIME_FUNCTIONS = {
     *("current_localtimestamp", "localtime", "localtimestamp", "get_current_time", "get_current_timestamp"),
     "transaction_timestamp",
 }
-_GROWING_FUNCTIONS = {
-    *("repeat", "lpad", "rpad", "range", "generate_series", "list_resize", "array_resize", "bitstring"),
-    *("format", "printf", "equi_width_bins"),
+_RULE_WORDS = {
+    "operators": """+ - * / // % ** ^ @ & | ~ << >> || ^@ ~~ !~~ ~~* !~~* ~~~ like_escape not_like_escape ilike_escape
+        not_ilike_escape list_value array_extract array_slice""",
+    "numbers": """abs ceil ceiling floor round trunc sign mod fmod fdiv sqrt cbrt exp ln log log2 log10 pow power pi
+        greatest least isnan isinf isfinite sin cos tan asin acos atan atan2 degrees radians""",
+    "nulls": "if nullif coalesce ifnull",
+    "texts": """lower upper lcase ucase trim ltrim rtrim length len char_length character_length strlen substr substring
+        left right concat concat_ws contains starts_with ends_with prefix suffix position strpos instr replace reverse
+        split_part regexp_matches regexp_full_match regexp_extract regexp_replace ascii chr""",
+    "times": """year quarter month week day hour minute second millisecond microsecond dayofmonth dayofweek dayofyear
+        weekday isodow isoyear weekofyear yearweek decade century dayname monthname last_day days_in_month epoch
+        date_part datepart date_trunc datetrunc date_diff datediff date_sub datesub date_add age make_date make_time
+        strftime strptime try_strptime timezone to_years to_quarters to_months to_weeks to_days to_hours to_minutes
+        to_seconds to_milliseconds to_microseconds to_decades to_centuries""",
 }
-"""A single value can make the result of these larger than memory, which would end the run."""
+_RULE_OPERATORS = frozenset(_RULE_WORDS["operators"].split())
+_RULE_FUNCTIONS = frozenset(word for words in _RULE_WORDS.values() for word in words.split()) - _RULE_OPERATORS
+"""What a rule may apply. A value must not be able to make any result larger than memory, which would end the run; and
+the fewer there are, the fewer can fail for good on a value."""
+_RULE_CATEGORIES = frozenset(["NUMERIC", "STRING", "DATETIME", "BOOLEAN"])
+_MAX_NESTING = 320
+"""Of the brackets in a syntax tree as JSON, which is about 100 nested operations: the trees are walked recursively."""
 
 
 def parse_condition(expression: str, names: Sequence[str] | None, *, of_rule: bool = False) -> Tree:
@@ -56,6 +75,8 @@ def parse_condition(expression: str, names: Sequence[str] | None, *, of_rule: bo
             raise condition_error(expression, f"{str(kind).lower().replace('_', ' ')} is not allowed here", names)
         if kind == "FUNCTION":
             _check_function(node, expression, names, of_rule=of_rule)
+        if kind == "TYPE" and of_rule and str(node["type_name"]).lower() not in _rule_types():
+            raise condition_error(expression, _type_reason(str(node["type_name"])), names)
         if kind == "COLUMN_REF":
             path = cast(list[str], node["column_names"])
             exact[".".join(path)] = _exact_name(path, expression, names, of_rule=of_rule)
@@ -66,12 +87,20 @@ def _check_function(node: Tree, expression: str, names: Sequence[str] | None, *,
     name = str(node["function_name"]).lower()
     if of_rule and (name in _TIME_FUNCTIONS or (name == "age" and len(arguments(node)) == 1)):
         raise condition_error(expression, _time_reason(name), names)
-    if of_rule and name in _GROWING_FUNCTIONS:
-        raise condition_error(expression, f"the function {name} is not allowed in a rule", names)
+    if of_rule and name not in _RULE_OPERATORS | _RULE_FUNCTIONS:
+        hint = did_you_mean(name, _RULE_FUNCTIONS, cutoff=0.75)
+        known = hint or f" Known functions are {', '.join(sorted(_RULE_FUNCTIONS))}."
+        raise condition_error(
+            expression, f"the function {node['function_name']} is not allowed in a rule.{known}", names
+        )
     if name not in _pure_functions():
         raise condition_error(
             expression, f"the function {node['function_name']} is not allowed here, or unknown", names
         )
+
+
+def _type_reason(name: str) -> str:
+    return f"the type {name} is not allowed in a rule, only numbers, texts, booleans, dates and times"
 
 
 def _time_reason(name: str) -> str:
@@ -104,7 +133,8 @@ def condition_error(
     else:
         shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
         advice = f"Write SQL over the columns {shown}."
-    return ConditionError(f"Cannot use the condition {expression!r}: {reason.rstrip('.')}. {advice}", column=column)
+    reason = reason if reason.endswith("?") else reason.rstrip(".") + "."
+    return ConditionError(f"Cannot use the condition {expression!r}: {reason} {advice}", column=column)
 
 
 def first_line(error: Exception | str) -> str:
@@ -114,7 +144,10 @@ def first_line(error: Exception | str) -> str:
 
 def _statement(sql: str) -> Tree | str:
     """The syntax tree of one SELECT, or the reason why it has none."""
-    answer = json.loads(_serialized(sql))
+    serialized = _serialized(sql)
+    if _nesting(serialized) > _MAX_NESTING:
+        return "it is nested too deeply; at most about 100 operations may stand inside each other"
+    answer = json.loads(serialized)
     if answer["error"]:
         return first_line(answer["error_message"])
     return answer["statements"][0] if len(answer["statements"]) == 1 else "it is more than one statement"
@@ -125,6 +158,20 @@ def _serialized(sql: str) -> str:
     """The syntax tree as JSON. Cached: a schema of twenty rules parses each condition many times."""
     with sandbox() as connection:
         return connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
+
+
+def _nesting(serialized: str) -> int:
+    """How deep the brackets of a JSON text are nested. Does not recurse, so that no depth is too much."""
+    brackets = re.sub(r'"(?:[^"\\]|\\.)*"|[^][{}"]+', "", serialized)
+    return max(itertools.accumulate(1 if bracket in "[{" else -1 for bracket in brackets), default=0)
+
+
+@functools.cache
+def _rule_types() -> frozenset[str]:
+    """Types that a rule may use, in lower case: plain ones, without JSON and the like."""
+    with sandbox() as connection:
+        rows = connection.execute("SELECT type_name, type_category FROM duckdb_types()").fetchall()
+    return frozenset(name.lower() for name, category in rows if category in _RULE_CATEGORIES) - {"json"}
 
 
 @functools.cache
