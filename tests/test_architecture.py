@@ -112,6 +112,7 @@ ALLOWED_EXACT: dict[tuple[str, str], str] = {
     ("cli/app.py", "demo"): "the embedded table is public",
     ("encoding/codec.py", "Codec.encode_modelled"): "shape of the codes, which go into Rows",
     ("encoding/reexpression.py", "Reexpression.kept_rows"): "shape of the mask, one entry per row",
+    ("encoding/reexpression.py", "Reexpression.within_bounds"): "synthetic rows",
     ("encoding/units.py", "group_into_units"): "synthetic rows",
     ("encoding/units.py", "_sort_rows"): "synthetic rows",
     ("encoding/units.py", "number_ids"): "synthetic rows",

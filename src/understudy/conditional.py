@@ -26,7 +26,7 @@ from understudy.encoding.columns import ColumnCodec
 from understudy.encoding.steps import in_declared_type
 from understudy.errors import ConditionError
 from understudy.models.protocol import Allowed
-from understudy.models.rejection import propose_until
+from understudy.models.rejection import TooRare, propose_until
 from understudy.schema import Schema
 from understudy.tables import (
     Conjunct,
@@ -62,13 +62,13 @@ def sample_meeting(
     words = words if codec.schema.rules else {}
     try:
         found = propose_until(num_rows, propose, key=key, **words)
-    except ConditionError:
+    except TooRare:
         if not codec.schema.rules:
             raise
         again, tried_key = jax.random.split(key)
         try:
             found = propose_until(num_rows, functools.partial(propose, repair=True), key=again, **words)
-        except ConditionError as error:
+        except TooRare as error:
             raise ConditionError(_explain(str(error), draw(TRIED, tried_key, allowed), codec, origin)) from None
     accepted = pa.concat_tables(found).slice(0, num_rows)
     return number_ids(accepted, codec.schema, np.arange(num_rows))  # not those of the proposed rows
@@ -78,6 +78,8 @@ def rows_meeting(where: str | None, rows: pa.Table, codec: Codec, origin: Origin
     """Which decoded rows keep the rules and meet the condition in the form in which they are written."""
     written = _as_written(rows, codec, origin)
     met = np.ones(rows.num_rows, dtype=bool) if where is None else filter_where(written, where)
+    if codec.schema.rules:
+        met &= codec.reexpression.within_bounds(rows)
     for broken in _broken_rules(written, codec):
         met &= ~broken
     return met

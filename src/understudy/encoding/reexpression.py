@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool
 
-from understudy.encoding.arrow import bound_numbers
+from understudy.encoding.arrow import as_numbers, bound_numbers
 from understudy.encoding.steps import (
     MOST,
     Arrays,
@@ -73,6 +73,12 @@ class Reexpression:
         """The columns that are not modelled as they are."""
         return frozenset(name for step in self.steps for name in step.outputs)
 
+    @property
+    def derived(self) -> frozenset[str]:
+        """Those of them that follow from other columns, or from one column with others."""
+        modelled = {column.name for step in self.steps for column in step.modelled}
+        return self.replaced - modelled
+
     def kept_rows(self, table: pa.Table) -> Bool[np.ndarray, " rows"]:
         """Which rows of a real table are used: all but those that break a rule and are dropped, or cannot be moved.
 
@@ -86,6 +92,17 @@ class Reexpression:
                 for rule in rules:
                     kept &= ~rule.broken(typed)
         return kept
+
+    def within_bounds(self, table: pa.Table) -> Bool[np.ndarray, " rows"]:
+        """Which rebuilt rows are inside the declared bounds: the sum of a date and a difference may not be."""
+        inside = np.ones(table.num_rows, dtype=bool)
+        for name in self.replaced:
+            column = self.schema[name]
+            if column.bounds is not None:
+                lower, upper = bound_numbers(column)
+                numbers, known = as_numbers(table.column(name), column.kind)
+                inside &= ~known | ((numbers >= lower) & (numbers <= upper))
+        return inside
 
     def read(self, table: pa.Table) -> pa.Table:
         """The columns of rules as their declared kinds, whatever types and formats they have in a table."""
@@ -350,10 +367,10 @@ class _Builder:
         small, large = self.schema[lesser[0]], self.schema[greater]
         if greater == self.schema.target or self._is_output(greater):
             return True
-        if small.nullable != large.nullable:
-            return small.nullable
         # The column that stays as it is keeps its distribution best: the narrower one, such as a date of admission.
-        return small.bounds is not None and large.bounds is not None and _width(small) > _width(large)
+        if small.bounds is not None and large.bounds is not None and _width(small) != _width(large):
+            return _width(small) > _width(large)
+        return small.nullable and not large.nullable
 
     def _add_difference(self, orders: list[_Order], *, below: bool) -> None:
         names = [order[1][0] if below else order[2] for order in orders]
@@ -457,7 +474,14 @@ def _offset(offset: int | float | timedelta, kind: str) -> int | float | None:
 
 
 def _move(rule: Rule, schema: Schema) -> Move | None:
-    """How rows that break a rule which no step keeps are moved, for rules that say so."""
+    """How rows that break a rule which no step keeps are moved: for rules that say so, in columns that are modelled."""
+    move = _move_of(rule, schema)
+    if move is None or reexpress(schema).derived & set(move.columns):  # a step would rebuild what was moved
+        return None
+    return move
+
+
+def _move_of(rule: Rule, schema: Schema) -> Move | None:
     match rule:
         case Skip():
             return Move((rule.skip,), functools.partial(_set_null, rule))

@@ -6,7 +6,6 @@ it and leaves every other row as it is; `express` and `restore` lead from clean 
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 
 from understudy.encoding.arrow import as_numbers, bound_numbers, from_numbers
 from understudy.schema import BOUNDED, Category, Column
-from understudy.schema.rules import as_text, as_texts, match_lookup
+from understudy.schema.rules import MAX_NUMBER, as_text, as_texts, match_lookup
 from understudy.tables.cast import as_declared_type, declared_type, normalize_column
 
 Arrays: TypeAlias = dict[str, pa.Array]
@@ -31,7 +30,7 @@ COMPARED = 2**22
 
 _RANGES: dict[str, tuple[int | float, int | float]] = {
     "integer": (-MOST, MOST),
-    "real": (-math.inf, math.inf),
+    "real": (-MAX_NUMBER, MAX_NUMBER),
     "date": (-719_162, 2_932_896),  # the years 1 to 9999
     "datetime": (-62_135_596_800_000_000, 253_402_300_799_999_999),
 }
@@ -100,19 +99,21 @@ class Scale:
         numbers, known = as_numbers(pa.chunked_array([rows[self.column.name]]), self.column.kind)
         return self.inside(numbers), known
 
-    def inside(self, numbers: np.ndarray) -> np.ndarray:
-        """Numbers rounded to the decimals and clamped to the bounds."""
-        lower, upper = self.bounds
+    def inside(self, numbers: np.ndarray, *, clamp: bool = True) -> np.ndarray:
+        """Numbers rounded to the decimals and clamped to the bounds; without `clamp`, to all values of the kind."""
+        lower, upper = self.bounds if clamp else _RANGES[self.column.kind]
         if not self.is_real:
             return np.clip(np.clip(numbers, -MOST, MOST), lower, upper).astype(np.int64)
-        numbers = np.clip(np.nan_to_num(numbers, nan=0.0, posinf=1e300, neginf=-1e300), lower, upper)
-        return (
-            numbers if self.column.decimals is None else np.clip(np.round(numbers, self.column.decimals), lower, upper)
-        )
+        numbers = np.clip(np.nan_to_num(numbers, nan=0.0), lower, upper)  # infinities become the largest floats first
+        if self.column.decimals is None:
+            return numbers
+        is_whole = np.abs(numbers) >= 2.0**53  # rounding could overflow, and that would show
+        rounded = np.round(np.where(is_whole, 0.0, numbers), self.column.decimals)
+        return np.clip(np.where(is_whole, numbers, rounded), lower, upper)
 
-    def write(self, numbers: np.ndarray, known: np.ndarray) -> pa.Array:
+    def write(self, numbers: np.ndarray, known: np.ndarray, *, clamp: bool = True) -> pa.Array:
         """Numbers inside the bounds as an array; unknown ones as nulls, or as the lower bound if there are none."""
-        numbers = self.inside(numbers)
+        numbers = self.inside(numbers, clamp=clamp)
         null = ~known if self.column.nullable else np.zeros(len(known), dtype=bool)
         if not self.column.nullable:
             numbers = np.where(known, numbers, self.inside(np.zeros_like(numbers)))
@@ -220,8 +221,8 @@ class Difference:
         numbers, known = Scale(self.column).read(rows)
         return -numbers if self.below else numbers, known
 
-    def _write(self, numbers: np.ndarray, known: np.ndarray) -> pa.Array:
-        return Scale(self.column).write(-numbers if self.below else numbers, known)
+    def _write(self, numbers: np.ndarray, known: np.ndarray, *, clamp: bool = True) -> pa.Array:
+        return Scale(self.column).write(-numbers if self.below else numbers, known, clamp=clamp)
 
     def clean(self, rows: Rows) -> Arrays:
         numbers, known = self._read(rows)
@@ -243,12 +244,15 @@ class Difference:
         main, *free = self.modelled
         difference, known = Scale(main).read(rows)
         limit, has = self._limit(rows)
-        numbers, known = limit + np.maximum(difference, self._least()), known & has
+        # A model may leave the difference null beside a limit: without nulls, it is the smallest one.
+        numbers = limit + np.where(known, np.maximum(difference, self._least()), self._least())
+        known = known & has if self.column.nullable else has
         for column in free:
             own, own_known = Scale(column).read(rows)
             numbers = np.where(has, numbers, -own if self.below else own)
             known = np.where(has, known, own_known)
-        return {self.column.name: self._write(numbers, known)}
+        # Not clamped, which would heap values at a bound: rows beyond the bounds are drawn again.
+        return {self.column.name: self._write(numbers, known, clamp=False)}
 
 
 # ----------------------------------------------------------------------------------------------------------------- sums

@@ -24,6 +24,10 @@ MIN_DRAWS = 100_000
 Rows = TypeVar("Rows")
 
 
+class TooRare(ConditionError):
+    """Too few rows meet a condition."""
+
+
 def propose_until(
     num_rows: int,
     propose: Callable[[int, PRNGKeyArray], tuple[Rows, int]],
@@ -47,7 +51,7 @@ def propose_until(
         # At this rate, all proposals that are allowed would yield less than half of the rows.
         is_hopeless = drawn >= MIN_DRAWS and 2 * found * limit < num_rows * drawn
         if drawn >= limit or is_hopeless:
-            raise ConditionError(
+            raise TooRare(
                 f"Only {found} of {num_rows} rows {met} {condition} in {drawn:,} draws. "
                 f"{'Ask for fewer rows, or loosen' if found else 'Loosen'} {condition}."
             )

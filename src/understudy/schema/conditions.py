@@ -412,9 +412,23 @@ def _inner_conjuncts(tree: Tree, negation: Tree | None = None) -> list[Tree]:
         return [compare(left, NEGATED[COMPARISONS[kind]], right)]
     if negation:
         return [{**negation, "children": [tree]}]
+    if kind == "CONJUNCTION_OR" and (comparison := _without_null_tests(children)) is not None:
+        return _inner_conjuncts(comparison)
     if kind == "COMPARE_BETWEEN" and (columns_of(cast(Tree, tree["lower"])) or columns_of(cast(Tree, tree["upper"]))):
         return list(split_between(tree))
     return [tree]
+
+
+def _without_null_tests(children: Sequence[Tree]) -> Tree | None:
+    """The comparison in `a IS NULL OR b IS NULL OR a >= b`, which is not false where one of its columns is null."""
+    tests = [child for child in children if child["type"] == "OPERATOR_IS_NULL"]
+    others = [child for child in children if child["type"] != "OPERATOR_IS_NULL"]
+    if len(others) != 1 or others[0]["type"] not in COMPARISONS:
+        return None
+    tested = {name for child in tests for name in columns_of(child)}
+    plain = all(is_column(arguments(child)[0]) for child in tests)
+    sides = {name for side in operands(others[0]) if is_column(side) for name in columns_of(side)}
+    return others[0] if tests and plain and tested <= sides else None
 
 
 def _assignment(tree: Tree) -> Assignment | None:
