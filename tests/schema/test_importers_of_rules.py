@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from understudy.cli.main import run
 from understudy.errors import SchemaError
 from understudy.schema import Column, Schema
+from understudy.schema.import_ddl import is_ddl
 from understudy.schema.imported import ImportedSchema, sql_literal, sql_name
 from understudy.schema.importers import FORMATS, import_schema
 
@@ -589,6 +590,57 @@ def test_ddl_of_a_postgresql_dump(imported):
     )
     assert texts(found) == ["size != 'x'"]
     assert found.left_out == ()
+
+
+PEOPLE = "CREATE TABLE people (name text, age integer CHECK (age >= 0));\n"
+LIMIT = "ALTER TABLE people ADD CONSTRAINT old CHECK (age < 130);\n"
+ROWS = {
+    "no rows": "",
+    "COPY": "COPY public.people (name, age) FROM stdin;\nO'Hidden\t33\nHidden ( \"; \\.\t44\n\\.\n",
+    "COPY of no rows": "COPY people FROM STDIN WITH (FORMAT text);\n\\.\n\n",
+    "COPY twice": "COPY a FROM stdin;\nHidden's\n\\.\ncopy b FROM stdin;\n/* Hidden\n$$\n\\.\n",
+    "COPY in DOS lines": "COPY a FROM stdin;\r\nHidden's\r\n\\.\r\n",
+    "INSERT": "INSERT INTO people VALUES ('O''Hidden; (', 3), ('\nCOPY a FROM stdin;\n', 4);\n",
+    "INSERT of MySQL": "INSERT INTO `people` VALUES ('O\\'Hidden; (',3),(\"Hidden\\\"\",4);\n",
+    "INSERT of MySQL, one string": "INSERT INTO `people` VALUES ('Hidden\\', 3), (', 4);\n",
+    "INSERT with a final backslash": "INSERT INTO people VALUES ('C:\\Hidden\\', 3);\n",
+    "INSERT of PostgreSQL": "INSERT INTO people VALUES (E'O\\'Hidden', 3), ($$O'Hidden$$, 4);\n",
+    "INSERT without semicolons": "INSERT people VALUES (N'O''Hidden', 3)\nINSERT people VALUES (N'Hidden (', 3)\n",
+    "INSERT before GO": "INSERT people VALUES (N'O''Hidden', 3)\nGO\n  ",
+    "INSERT with an open parenthesis": "INSERT INTO people VALUES (('Hidden', 3);\n",
+    "a function": "CREATE FUNCTION f() AS $body$ it's Hidden; ( $body$ LANGUAGE sql;\n",
+    "commands of psql": "\\restrict it's Hidden\n",
+}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_rows_in_a_dump_hide_no_constraint(imported, rows):
+    found = imported(PEOPLE + ROWS[rows] + LIMIT, format="sql")
+    assert found.schema == imported(PEOPLE + LIMIT, format="sql").schema
+    assert found.schema["age"].bounds == (0, 129)
+    assert found.left_out == ()
+    assert is_ddl(PEOPLE + ROWS[rows] + LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("COPY people FROM stdin;\nO'Hidden\t33\n", "have no end"),
+        ("INSERT INTO people VALUES ('Hidden, 3);\n", "have no end"),
+        ("INSERT INTO people VALUES ('Hidden\\', ' ; ALTER TABLE people ADD CHECK (age > 5); -- ');\n", "two ways"),
+    ],
+)
+def test_rows_in_a_dump_that_could_hide_a_constraint_are_refused(imported, rows, message):
+    with pytest.raises(SchemaError, match=message) as error:
+        imported(PEOPLE + rows + LIMIT, format="sql")
+    assert "Hidden" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_strings_with_quotes_are_read_as_their_dialect_writes_them(imported):
+    for written in (r"'it''s'", r"'it\'s'", r"E'it\'s'", "$$it's$$"):
+        found = imported(f"CREATE TABLE t (a text CHECK (a IN ('x', {written})))", format="sql")
+        assert found.schema["a"].categories == ("x", "it's"), written
 
 
 def test_ddl_refusals(imported):

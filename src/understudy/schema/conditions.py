@@ -172,6 +172,7 @@ def _against(column: Tree, operator: str, others: Sequence[Tree]) -> _Test:
 # -------------------------------------------------------------------------------------------------- conditions of rules
 
 
+@functools.lru_cache(maxsize=2048)
 def condition_columns(expression: str) -> tuple[str, ...]:
     """The columns of a rule's condition or expression as they are written there, in order of first use.
 

@@ -1,11 +1,13 @@
 """Reads SQL `CREATE TABLE` statements of any dialect: types, NOT NULL, CHECK, keys, generated columns.
 
 Nothing is executed. The statement is split into columns and clauses by its words; conditions are parsed as SQL where
-they become rules. Clauses that say nothing about values (DEFAULT, COLLATE, ENGINE and so on) are skipped.
+they become rules. Clauses that say nothing about values (DEFAULT, COLLATE, ENGINE and so on) are skipped, and so are
+the rows of a dump (COPY, INSERT): they are private, so nothing of them may decide what is read.
 """
 
 import csv
 import dataclasses
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -55,32 +57,72 @@ class _Token(NamedTuple):
     """It as a name, without quotes; None if it cannot be one."""
 
 
-_TOKEN = re.compile(
-    r"(?P<comment>--[^\n]*|/\*.*?\*/|\#[^\n]*)|(?P<text>[eEnN]?'(?:[^']|'')*')|(?P<double>\"(?:[^\"]|\"\")*\")"
-    r"|(?P<tick>`(?:[^`]|``)*`)|(?P<bracket>\[[A-Za-z_][^\]]*\])|(?P<word>[^\W\d][\w$]*)|(?P<number>\d[\w.]*)"
-    r"|(?P<sign>::|<=|>=|<>|!=|\|\||\S)",
-    re.DOTALL,
-)
+_QUOTED = {
+    False: r"(?P<text>[nN]?'(?:[^']|'')*'|[eE]'(?:[^'\\]|''|\\.)*')|(?P<double>\"(?:[^\"]|\"\")*\")",
+    True: r"(?P<text>[eEnN]?'(?:[^'\\]|''|\\.)*')|(?P<double>\"(?:[^\"\\]|\"\"|\\.)*\")",
+}
+"""Strings, without and with backslashes as escapes, as MySQL has them."""
+_TOKEN = {
+    escapes: re.compile(
+        r"(?P<comment>--[^\n]*|/\*.*?\*/|\#[^\n]*|^\\[^\n]*)|(?P<end>^[ \t]*[gG][oO][ \t\r]*$)|" + quoted + r"|"
+        r"(?P<dollars>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)|(?P<tick>`(?:[^`]|``)*`)|(?P<bracket>\[[A-Za-z_][^\]]*\])"
+        r"|(?P<word>[^\W\d][\w$]*)|(?P<number>\d[\w.]*)|(?P<sign>::|<=|>=|<>|!=|\|\||\S)",
+        re.DOTALL | re.MULTILINE,
+    )
+    for escapes, quoted in _QUOTED.items()
+}
+_ESCAPED_QUOTE, _TWO_QUOTES = "\\'", "''"
+_DEFINITION = re.compile(r"^(?:create|alter)[ \t]", re.IGNORECASE | re.MULTILINE)
+"""The start of a statement even if the one before has no semicolon, as in Transact-SQL."""
+_COPIED_ROWS = re.compile(r"[^\n]*\n(?:.*?\n)??\\\.[ \t\r]*$", re.DOTALL | re.MULTILINE)
+"""The rest of the line of COPY ... FROM stdin; and all lines up to the one that ends the rows."""
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens = []
-    for found in _TOKEN.finditer(text):
-        whole = found[0]
+def _tokens(text: str, *, escapes: bool = False) -> list[_Token]:
+    tokens: list[_Token] = []
+    at = 0
+    while found := _TOKEN[escapes].search(text, at):
+        whole, at = found[0], found.end()
         match found.lastgroup:
             case "comment":
                 continue
+            case "end":
+                tokens.append(_Token(";", ";", None))
             case "double" | "tick" | "bracket":
                 mark = "]" if whole[0] == "[" else whole[0]
                 name = whole[1:-1].replace(mark * 2, mark)
                 tokens.append(_Token('"' + name.replace('"', '""') + '"', "", name))
             case "text":
-                tokens.append(_Token(whole[1:] if whole[0] != "'" else whole, "", None))
+                inner = whole[whole.index("'") + 1 : -1]
+                is_escaped = escapes or whole[0] in "eE"
+                tokens.append(
+                    _Token(f"'{inner.replace(_ESCAPED_QUOTE, _TWO_QUOTES) if is_escaped else inner}'", "", None)
+                )
+            case "dollars":
+                inner = whole[len(found["tag"]) + 2 : -len(found["tag"]) - 2]
+                tokens.append(_Token("'" + inner.replace("'", _TWO_QUOTES) + "'", "", None))
             case "word":
+                if _DEFINITION.match(text, found.start()):
+                    tokens.append(_Token(";", ";", None))
                 tokens.append(_Token(whole, whole.lower(), whole))
             case _:
                 tokens.append(_Token(whole, whole, None))
+        if whole == ";" and _copies_rows(tokens):
+            rows = _COPIED_ROWS.match(text, at)
+            at = rows.end() if rows else len(text)
+            tokens.extend([] if rows else [_UNFINISHED])
     return tokens
+
+
+_UNFINISHED = _Token("'", "'", None)
+"""A quote that starts no string; also stands for rows of COPY that do not end."""
+
+
+def _copies_rows(tokens: Sequence[_Token]) -> bool:
+    """Whether the last statement is COPY ... FROM stdin, which rows follow."""
+    start = next((at for at in range(len(tokens) - 2, -1, -1) if tokens[at].word == ";"), -1) + 1
+    words = [token.word for token in tokens[start:]]
+    return words[0] == "copy" and ("from", "stdin") in itertools.pairwise(words)
 
 
 def _split(tokens: Sequence[_Token], separator: str) -> list[list[_Token]]:
@@ -202,11 +244,47 @@ _TABLE_ITEMS |= {"exclude", "like", "period"}
 """Words that start an item that is not a column."""
 
 
+def _definitions(text: str) -> list[list[_Token]]:
+    """The statements that define something. Whether a backslash escapes a quote depends on the dialect: if both ways
+    of reading make sense, they must agree, so that no string can hide a constraint."""
+    readings = []
+    for escapes in (False, True):
+        tokens = _tokens(text, escapes=escapes)
+        if _UNFINISHED not in tokens:
+            found = [statement for statement in _statements(tokens) if _defines(statement)]
+            if found not in readings:
+                readings.append(found)
+    if not readings:
+        raise SchemaError("A string or the rows of a COPY have no end. Close them, or remove the rows from the script.")
+    if len(readings) > 1:
+        raise SchemaError(
+            "It has a backslash before a quote, and strings can be read in two ways. Remove the rows (INSERT) from the"
+            " script, and write a quote in a string as two quotes."
+        )
+    return readings[0]
+
+
+def _defines(statement: Sequence[_Token]) -> bool:
+    words = [token.word for token in statement[:5]]
+    return words[0] in ("create", "alter") and not {"table", "type", "domain"}.isdisjoint(words)
+
+
+def _statements(tokens: Sequence[_Token]) -> list[list[_Token]]:
+    """Split at every semicolon: a parenthesis that is not closed must not hide the next statement."""
+    statements: list[list[_Token]] = [[]]
+    for token in tokens:
+        if token.word == ";":
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    return [statement for statement in statements if statement]
+
+
 def _parse(text: str, draft: Draft) -> tuple[dict[str, _Table], dict[str, list[str]]]:
     """The tables and the enumerated types that a script creates. Its other statements are skipped."""
     tables: dict[str, _Table] = {}
     enums: dict[str, list[str]] = {}
-    for statement in _split(_tokens(text), ";"):
+    for statement in _definitions(text):
         words = [token.word for token in statement]
         if words[0] == "create" and "table" in words[:5]:
             table = _parse_table(statement, words.index("table") + 1)

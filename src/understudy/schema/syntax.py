@@ -43,8 +43,7 @@ _RULE_WORDS = {
         strftime strptime try_strptime timezone to_years to_quarters to_months to_weeks to_days to_hours to_minutes
         to_seconds to_milliseconds to_microseconds to_decades to_centuries""",
 }
-_RULE_OPERATORS = frozenset(_RULE_WORDS["operators"].split())
-_RULE_FUNCTIONS = frozenset(word for words in _RULE_WORDS.values() for word in words.split()) - _RULE_OPERATORS
+_RULE_FUNCTIONS = frozenset(word for words in _RULE_WORDS.values() for word in words.split())
 """What a rule may apply. A value must not be able to make any result larger than memory, which would end the run; and
 the fewer there are, the fewer can fail for good on a value."""
 _RULE_CATEGORIES = frozenset(["NUMERIC", "STRING", "DATETIME", "BOOLEAN"])
@@ -87,9 +86,9 @@ def _check_function(node: Tree, expression: str, names: Sequence[str] | None, *,
     name = str(node["function_name"]).lower()
     if of_rule and (name in _TIME_FUNCTIONS or (name == "age" and len(arguments(node)) == 1)):
         raise condition_error(expression, _time_reason(name), names)
-    if of_rule and name not in _RULE_OPERATORS | _RULE_FUNCTIONS:
-        hint = did_you_mean(name, _RULE_FUNCTIONS, cutoff=0.75)
-        known = hint or f" Known functions are {', '.join(sorted(_RULE_FUNCTIONS))}."
+    if of_rule and name not in _RULE_FUNCTIONS:
+        functions = sorted(_RULE_FUNCTIONS.difference(_RULE_WORDS["operators"].split()))
+        known = did_you_mean(name, functions, cutoff=0.75) or f" Known functions are {', '.join(functions)}."
         raise condition_error(
             expression, f"the function {node['function_name']} is not allowed in a rule.{known}", names
         )
@@ -160,6 +159,7 @@ def _serialized(sql: str) -> str:
         return connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
 
 
+@functools.lru_cache(maxsize=2048)
 def _nesting(serialized: str) -> int:
     """How deep the brackets of a JSON text are nested. Does not recurse, so that no depth is too much."""
     brackets = re.sub(r'"(?:[^"\\]|\\.)*"|[^][{}"]+', "", serialized)
