@@ -75,8 +75,11 @@ def test_zeros_of_other_columns_and_contradictions_mask_nothing() -> None:
     assert masks_in_order(domain.zeros, {"a": 0, "c": 1}) == ()
     assert block_masks(domain.zeros, domain.names, [0, None, None, 1]) != ()
     assert block_masks(domain.zeros, domain.names, [0, None, None, 2]) == ()
-    both = make_domain({"a": 1, "b": 2}, 10, {("a", "b"): [(0, 0)], ("b", "a"): [(1, 0)]})
-    assert masks_in_order(both.zeros, {"a": 0, "b": 1}) == ()
+    both = [
+        StructuralZeros(("a", "b"), np.array([[False, True]])),
+        StructuralZeros(("b", "a"), np.array([[True], [False]])),
+    ]
+    assert masks_in_order(both, {"a": 0, "b": 1}) == ()
 
 
 # --- Heads of generators ---

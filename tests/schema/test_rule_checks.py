@@ -333,6 +333,67 @@ def test_pairs(rules: list[dict[str, object]], words: str | None) -> None:
             assert len(re.findall(r"[Rr]ule \d \(", message)) >= 2
 
 
+TWO: dict[str, object] = {"kind": "categorical", "categories": ["x", "y"], "closed": True, "nullable": False}
+THIRTY: dict[str, object] = {"kind": "integer", "bounds": [0, 30], "nullable": False}
+
+
+@pytest.mark.parametrize(
+    ("columns", "rules", "named"),
+    [
+        (dict.fromkeys("abc", TWO), [keep("a <> b"), keep("b <> c"), keep("c <> a")], "1, 2, 3"),
+        ({name: TWO | {"nullable": True} for name in "abc"}, [keep("a <> b"), keep("b <> c"), keep("c <> a")], None),
+        (dict.fromkeys("abc", TWO), [keep("a <> b"), keep("b <> c"), keep("c = a")], None),
+        (
+            dict.fromkeys("abcd", TWO),
+            [keep("a <> b"), keep("d = 'x'"), keep("b <> c"), keep("c <> d OR c <> a"), keep("c <> a")],
+            "1, 3, 5",
+        ),
+        (
+            dict.fromkeys("abc", THIRTY),
+            [keep("abs(a - b) >= 20"), keep("abs(b - c) >= 20"), keep("abs(c - a) >= 20")],
+            "1, 2, 3",
+        ),
+        (
+            dict.fromkeys("abc", THIRTY),
+            [keep("abs(a - b) >= 15"), keep("abs(b - c) >= 15"), keep("abs(c - a) >= 15")],
+            None,
+        ),
+        (
+            dict.fromkeys("abcd", THIRTY),
+            [
+                {"when": "a >= 10", "then": "b >= 10"},
+                keep("a >= 10 OR b >= 10 OR c > 100 - d"),
+                keep("c + d < 50"),
+                {"when": "b >= 10", "then": "c >= 25"},
+                {"when": "c >= 25", "then": "d >= 25"},
+            ],
+            "1, 2, 3, 4, 5",
+        ),
+        (
+            {"a": TWO, **{name: THIRTY | {"nullable": True} for name in "ef"}},
+            [
+                {"skip": "e", "when": "a = 'x'"},
+                {"skip": "f", "when": "a = 'y'"},
+                keep("e > 0"),
+                keep("f > 0"),
+            ],
+            None,
+        ),
+    ],
+    ids=["triangle", "nulls", "path", "smallest set", "numbers", "numbers that fit", "chain", "skipped in turn"],
+)
+def test_rules_that_only_together_contradict_each_other(
+    columns: dict[str, dict[str, object]], rules: list[dict[str, object]], named: str | None
+) -> None:
+    message = refusal(lambda: as_schema({"columns": columns, "rules": rules}))
+    if named is None:
+        assert message is None
+    else:
+        assert message is not None
+        assert message.endswith("contradict each other: no row keeps them all. Correct or remove one of them.")
+        assert ", ".join(re.findall(r"[Rr]ule (\d) \(", message)) == named
+
+
 def test_checks_take_little_time_and_are_remembered() -> None:
     """Twenty rules in well under a second of this process, and copies of the schema are free."""
     rules: list[dict[str, object]] = [
@@ -453,6 +514,24 @@ def test_what_is_refused_as_impossible_is_impossible(entries: list[dict[str, obj
         assert together.any()
     elif any(words in message for words in IMPOSSIBLE):
         assert not together.any(), message
+
+
+@given(st.lists(small_rules, min_size=3, max_size=6))
+@settings(max_examples=150)
+def test_rules_are_refused_together_exactly_if_every_row_breaks_one(entries: list[dict[str, object]]) -> None:
+    """A null keeps a rule here: a row may have it where all values would break one. The named rules are a minimum."""
+    try:
+        rules = [rule_from_dict(entry) for entry in entries]
+    except SchemaError:
+        assume(False)
+    message = refusal(lambda: Schema(columns=tuple(SMALL.values()), rules=tuple(rules)))
+    if message is None:
+        assert not np.logical_or.reduce([rule.broken(ROWS) for rule in rules]).all()
+    elif "keeps them all" in message:
+        named = [rules[int(number) - 1] for number in re.findall(r"[Rr]ule (\d) \(", message)]
+        assert np.logical_or.reduce([rule.broken(ROWS) for rule in named]).all(), message
+        for at in range(len(named)):
+            assert not np.logical_or.reduce([rule.broken(ROWS) for rule in named[:at] + named[at + 1 :]]).all()
 
 
 scalars = st.one_of(

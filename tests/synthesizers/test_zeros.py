@@ -6,6 +6,8 @@ import functools
 import jax
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.builders import make_ledger
 from tests.contract.test_contract import EXPRESSIONS
@@ -15,7 +17,7 @@ from understudy.models.generator import GeneratorModel
 from understudy.models.protocol import load_model, save_model
 from understudy.privacy.ledger import Plan
 from understudy.privacy.rows import PrivateRows
-from understudy.schema import Domain, NumericDomain
+from understudy.schema import Domain, NumericDomain, StructuralZeros
 from understudy.synthesizers import SYNTHESIZERS, read_method
 from understudy.synthesizers.run import Run
 
@@ -77,6 +79,56 @@ def test_a_release_keeps_the_zeros(method: str) -> None:
         rows = [each.sample(500, key=jax.random.key(3), allowed=allowed).codes for each in (model, back)]
         np.testing.assert_array_equal(rows[0], rows[1])
         assert (count_impossible(DOMAIN, rows[0]) == 0) or method in NEED_REJECTION
+
+
+SAME = [(0, 0), (1, 1)]
+TRIANGLE = make_domain({"a": 2, "b": 2, "c": 2, "d": 3}, 300, {("a", "b"): SAME, ("b", "d"): SAME, ("d", "a"): SAME})
+CONTRADICTION = dataclasses.replace(
+    TRIANGLE, target="c", zeros=(*TRIANGLE.zeros, StructuralZeros(("d",), np.array([True, True, False])))
+)
+"""Three columns of two codes of which each two differ."""
+
+
+def fit_any_zeros(method: str, domain: Domain) -> Model:
+    """Of rows that break any rule."""
+    rng = np.random.default_rng(0)
+    codes = np.stack([rng.integers(size, size=300) for size in domain.sizes], axis=1).astype(np.int32)
+    expression = EXPRESSIONS.get(method, method).replace("target=member", "target=c")
+    ledger, synthesizer = make_ledger(3.0), read_method(expression)
+    plan = synthesizer.plan(domain, ledger.remaining)
+    rows = PrivateRows(codes, domain, scales=[None] * len(domain.names))
+    return synthesizer.fit(Run(rows, plan, ledger, key=jax.random.key(1)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_contradictory_zeros_fail_no_method(method: str) -> None:
+    """It would be too late for an error: the budget is spent."""
+    codes = fit_any_zeros(method, CONTRADICTION).sample(500, key=jax.random.key(2)).codes
+    assert codes.shape == (500, 4)
+    assert (codes < np.array(CONTRADICTION.sizes)).all()
+
+
+@st.composite
+def domains(draw: st.DrawFn) -> Domain:
+    """With zeros that contradict each other as often as not."""
+    zeros = []
+    for _ in range(draw(st.integers(1, 5))):
+        columns = tuple(draw(st.lists(st.sampled_from(sorted(SIZES)), min_size=1, max_size=3, unique=True)))
+        rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+        possible = rng.random([SIZES[name] for name in columns]) < draw(st.sampled_from([0.1, 0.3, 0.6]))
+        possible.flat[rng.integers(possible.size)] = True
+        zeros.append(StructuralZeros(columns, possible))
+    return dataclasses.replace(DOMAIN, zeros=tuple(zeros))
+
+
+@pytest.mark.parametrize(
+    "method", ["independent", "mst", "aim", "adaptive", "mwem", "privbayes", "quail", "mwem(split_factor=2)"]
+)
+@given(domain=domains())
+@settings(max_examples=15)
+def test_any_zeros_fail_no_method(method: str, domain: Domain) -> None:
+    codes = fit_any_zeros(method, domain).sample(50, key=jax.random.key(2)).codes
+    assert method == "quail" or count_impossible(domain, codes) == 0
 
 
 @pytest.mark.parametrize("method", ["adaptive", "privbayes", "mwem", "dpgan"])

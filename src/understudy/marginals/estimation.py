@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from understudy.errors import ConditionError, ConfigError, SchemaError
+from understudy.errors import ConfigError
 from understudy.marginals.shrinkage import Pooled, cell_pulls, independent_counts
 from understudy.models.graphical import GraphicalModel, log_possible
 from understudy.models.junction import Clique, Messenger, Ranking, Table, junction_tree, zeros_within
@@ -204,13 +204,7 @@ class _Goal:
         """Which cells of the cliques the zeros leave possible, all of them together."""
         if not self.zeros or not self.cliques:
             return np.ones(sum(map(math.prod, self._shapes)), dtype=bool)
-        try:
-            return self._marginals(np.zeros(sum(map(math.prod, self._shapes)))) > 0
-        except ConditionError as error:
-            columns = dict.fromkeys(name for each in self.zeros for name in each.columns)
-            raise SchemaError(
-                f"The rules on {', '.join(columns)} contradict each other: no row can keep them all. Remove one."
-            ) from error
+        return self._marginals(np.zeros(sum(map(math.prod, self._shapes)))) > 0
 
     def _flat(self, tables: Mapping[Clique, Table]) -> np.ndarray:
         """One vector of all cliques' tables, zero where there is none."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from understudy.errors import SchemaError, did_you_mean
+from understudy.schema.satisfiability import MAX_EFFORT, Table, find_row
 
 Clique = Sequence[str]
 
@@ -93,7 +94,11 @@ class Domain:
     """The largest size that each column can have, by facts known before any query; empty: `sizes` are final."""
 
     zeros: tuple[StructuralZeros, ...] = dataclasses.field(default=(), compare=False, repr=False)
-    """Combinations of codes that are impossible by public rules. Models use them; plans and refusals never do."""
+    """Combinations of codes that are impossible by public rules. Models use them; plans and refusals never do.
+
+    Together they leave some row possible: zeros that would not, given those before them, are left out. This happens
+    where the codes are estimated privately, when it is too late to refuse the rules; the rows are checked anyway.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
@@ -120,6 +125,7 @@ class Domain:
                     f"Structural zeros of {zeros.columns} need one axis of codes for each column, of sizes "
                     f"{self.shape(zeros.columns)}, found {zeros.possible.shape}."
                 )
+        object.__setattr__(self, "zeros", _satisfiable(self.zeros))
 
     @property
     def one_way(self) -> tuple[tuple[str], ...]:
@@ -181,6 +187,21 @@ class Domain:
     @functools.cached_property
     def _indices(self) -> dict[str, int]:
         return {name: index for index, name in enumerate(self.names)}
+
+
+@functools.lru_cache(maxsize=64)
+def _satisfiable(zeros: tuple[StructuralZeros, ...]) -> tuple[StructuralZeros, ...]:
+    """Those that leave a row possible together with the kept ones before; cached, since domains are often copied."""
+    tables = [(each.columns, each.possible) for each in zeros]
+    if not zeros or find_row(tables).row is not None:
+        return zeros
+    kept: list[StructuralZeros] = []
+    known: list[Table] = []
+    for each, table in zip(zeros, tables, strict=True):
+        if find_row([*known, table], MAX_EFFORT // len(zeros)).row is not None:
+            kept.append(each)
+            known.append(table)
+    return tuple(kept)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

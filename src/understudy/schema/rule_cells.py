@@ -1,4 +1,4 @@
-"""Which combinations of declared values keep a rule. If none does, the rule, or the pair of rules, is impossible.
+"""Which combinations of declared values keep a rule. If none does, the rule, or the set of rules, is impossible.
 
 The values of each column are split into cells: one per category, and for numbers and times one per constant of a rule
 and one between each two. The answer is conservative: a cell that may keep a rule counts as one that does.
@@ -8,6 +8,7 @@ import functools
 import itertools
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple, cast
@@ -19,11 +20,13 @@ from understudy.errors import SchemaError
 from understudy.schema.column import Column
 from understudy.schema.outcomes import CodeValues, Outcomes, outcomes
 from understudy.schema.rules import TOLERANCE, Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, as_text
+from understudy.schema.satisfiability import find_row
 from understudy.schema.syntax import (
     COMPARISONS,
     Constant,
     Tree,
     arguments,
+    column_uses,
     columns_of,
     is_column,
     is_literal,
@@ -41,14 +44,18 @@ _Number = Any
 
 
 class Possible(NamedTuple):
-    """In which cells a rule can be true, with one axis per column."""
+    """In which cells a rule can be true, and in which it can be unbroken, with one axis per column.
+
+    The two differ in nulls, which leave a rule unknown.
+    """
 
     columns: tuple[str, ...]
     cells: np.ndarray
+    unbroken: np.ndarray
 
 
 def check_cells(numbered: Sequence[tuple[Rule, str]], columns: Mapping[str, Column], types: pa.Schema) -> None:
-    """Raises SchemaError for a rule, then for a pair of rules, that no combination of declared values keeps."""
+    """Raises SchemaError for a rule, then for a pair, then for a set of rules, that no declared values keep."""
     codes = _split_columns([rule for rule, _ in numbered], columns, types)
     possible = {title: found for rule, title in numbered if (found := _possible(rule, codes)) is not None}
     for title, found in possible.items():
@@ -65,6 +72,24 @@ def check_cells(numbered: Sequence[tuple[Rule, str]], columns: Mapping[str, Colu
                 " one of them.",
                 column=next(name for name in one.columns if name in two.columns),
             )
+    _check_together(possible)
+
+
+def _check_together(possible: Mapping[str, Possible]) -> None:
+    """Raises SchemaError for rules that every row breaks one of, by the smallest set that is found by leaving out."""
+    tables = {title: (found.columns, found.unbroken) for title, found in possible.items()}
+    if not find_row(list(tables.values())).is_contradiction:
+        return
+    for title in possible:
+        fewer = {other: table for other, table in tables.items() if other != title}
+        if find_row(list(fewer.values())).is_contradiction:
+            tables = fewer
+    first, *others, last = [title if at == 0 else f"{title[0].lower()}{title[1:]}" for at, title in enumerate(tables)]
+    raise SchemaError(
+        f"{', '.join([first, *others])} and {last} contradict each other: no row keeps them all. Correct or remove one"
+        " of them.",
+        column=next(iter(tables.values()))[0][0],
+    )
 
 
 def _meet(one: Possible, two: Possible) -> bool:
@@ -72,23 +97,23 @@ def _meet(one: Possible, two: Possible) -> bool:
     if not set(one.columns) & set(two.columns):
         return True
     columns = tuple(dict.fromkeys((*one.columns, *two.columns)))
-    first, second = _align(one, columns), _align(two, columns)
+    first, second = (_align(each.cells, each.columns, columns) for each in (one, two))
     shape = np.broadcast_shapes(first.shape, second.shape)
     return math.prod(shape) > MAX_CELLS or bool((first & second).any())
 
 
-def _align(found: Possible, columns: tuple[str, ...]) -> np.ndarray:
-    """The cells over more columns, as axes of length one."""
-    order = [found.columns.index(name) for name in columns if name in found.columns]
-    added = tuple(axis for axis, name in enumerate(columns) if name not in found.columns)
-    return np.expand_dims(found.cells.transpose(order), added)
+def _align(cells: np.ndarray, own: tuple[str, ...], columns: tuple[str, ...]) -> np.ndarray:
+    """Cells of their own columns over more columns, as axes of length one."""
+    order = [own.index(name) for name in columns if name in own]
+    added = tuple(axis for axis, name in enumerate(columns) if name not in own)
+    return np.expand_dims(cells.transpose(order), added)
 
 
 # ---------------------------------------------------------------------------------------------------------------- rules
 
 
 def _possible(rule: Rule, codes: Mapping[str, CodeValues]) -> Possible | None:
-    """In which cells the rule can be true; None if that cannot be decided."""
+    """In which cells the rule can be true or unbroken; None if that cannot be decided."""
     if any(name not in codes for name in rule.columns):
         return None
     if math.prod(codes[name].size for name in rule.columns) > MAX_CELLS:
@@ -99,14 +124,25 @@ def _possible(rule: Rule, codes: Mapping[str, CodeValues]) -> Possible | None:
         case WhenThen():
             return _of_implication(rule, codes)
         case Skip():
-            return _of_skip(rule, codes)
+            cells = _of_skip(rule, codes)
+            return Possible(rule.columns, cells, cells)
         case Sum():
-            return _of_sum(rule, codes)
+            return _or_null(rule, _of_sum(rule, codes), codes)
         case Combinations():
-            return _of_list(rule, codes)
+            return _or_null(rule, _of_list(rule, codes), codes)
         case Determines():
-            return _of_table(rule, codes)
+            return _or_null(rule, _of_table(rule, codes), codes)
     return None
+
+
+def _or_null(rule: Rule, cells: np.ndarray, codes: Mapping[str, CodeValues]) -> Possible:
+    """A rule that a null in any of its columns may leave unbroken."""
+    nulls = [_axis(_is_null(codes[name]), at, len(rule.columns)) for at, name in enumerate(rule.columns)]
+    return Possible(rule.columns, cells, functools.reduce(np.logical_or, nulls, cells))
+
+
+def _is_null(codes: CodeValues) -> np.ndarray:
+    return codes.lower.is_null().to_numpy(zero_copy_only=False)
 
 
 def _outcomes(condition: str, codes: Mapping[str, CodeValues]) -> Outcomes:
@@ -117,23 +153,24 @@ def _outcomes(condition: str, codes: Mapping[str, CodeValues]) -> Outcomes:
 
 def _of_condition(rule: Keep, codes: Mapping[str, CodeValues]) -> Possible:
     found = _outcomes(rule.keep, codes)
-    return Possible(found.columns, found.can_be_true)
+    return Possible(found.columns, found.can_be_true, found.can_be_true | found.can_be_null)
 
 
 def _of_implication(rule: WhenThen, codes: Mapping[str, CodeValues]) -> Possible:
     when, then = _outcomes(rule.when, codes), _outcomes(rule.then, codes)
-    need_not = _align(Possible(when.columns, when.can_be_false | when.can_be_null), rule.columns)
-    return Possible(rule.columns, need_not | _align(Possible(then.columns, then.can_be_true), rule.columns))
+    need_not = _align(when.can_be_false | when.can_be_null, when.columns, rule.columns)
+    cells, unknown = (_align(mask, then.columns, rule.columns) for mask in (then.can_be_true, then.can_be_null))
+    return Possible(rule.columns, need_not | cells, need_not | cells | unknown)
 
 
-def _of_skip(rule: Skip, codes: Mapping[str, CodeValues]) -> Possible:
+def _of_skip(rule: Skip, codes: Mapping[str, CodeValues]) -> np.ndarray:
     when = _outcomes(rule.when, codes)
-    is_true, is_false, is_null = (_align(Possible(when.columns, mask), rule.columns) for mask in when[1:])
-    skipped = _align(Possible((rule.skip,), np.asarray(codes[rule.skip].lower.is_null())), rule.columns)
-    return Possible(rule.columns, (is_true & skipped) | (is_false & ~skipped) | is_null)
+    is_true, is_false, is_null = (_align(mask, when.columns, rule.columns) for mask in when[1:])
+    skipped = _align(_is_null(codes[rule.skip]), (rule.skip,), rule.columns)
+    return (is_true & skipped) | (is_false & ~skipped) | is_null
 
 
-def _of_sum(rule: Sum, codes: Mapping[str, CodeValues]) -> Possible:
+def _of_sum(rule: Sum, codes: Mapping[str, CodeValues]) -> np.ndarray:
     """The nearest corner of a cell decides: further inside, the excess grows faster than the tolerance."""
     num_axes = len(rule.columns)
 
@@ -152,7 +189,7 @@ def _of_sum(rule: Sum, codes: Mapping[str, CodeValues]) -> Possible:
         cells = ~(least > tolerated) & ~np.isnan(least)
         if rule.at_most is None:
             cells &= ~(most < -tolerated_below)
-    return Possible(rule.columns, cells.reshape([codes[name].size for name in rule.columns]))
+    return cells.reshape([codes[name].size for name in rule.columns])
 
 
 def _floats(values: pa.Array) -> np.ndarray:
@@ -163,23 +200,23 @@ def _axis(values: np.ndarray, at: int, num_axes: int) -> np.ndarray:
     return values.reshape([-1 if axis == at else 1 for axis in range(num_axes)])
 
 
-def _of_list(rule: Combinations, codes: Mapping[str, CodeValues]) -> Possible:
+def _of_list(rule: Combinations, codes: Mapping[str, CodeValues]) -> np.ndarray:
     places = [_places(codes[name]) for name in rule.columns]
     cells = np.zeros([codes[name].size for name in rule.columns], dtype=bool)
     if rule.allowed is None:
-        cells[np.ix_(*(~np.asarray(codes[name].lower.is_null()) for name in rule.columns))] = True
+        cells[np.ix_(*(~_is_null(codes[name]) for name in rule.columns))] = True
     for row in rule.listed:
         at = [place.get(as_text(value)) for place, value in zip(places, row, strict=True)]
         if None not in at:
             cells[tuple(at)] = rule.allowed is not None
-    return Possible(rule.columns, cells)
+    return cells
 
 
-def _of_table(rule: Determines, codes: Mapping[str, CodeValues]) -> Possible:
+def _of_table(rule: Determines, codes: Mapping[str, CodeValues]) -> np.ndarray:
     """A given column may also be null, and may have any value where the table is empty."""
     cells = np.zeros([codes[name].size for name in rule.columns], dtype=bool)
     places = [_places(codes[name]) for name in rule.columns]
-    nulls = [codes[name].lower.is_null().to_numpy(zero_copy_only=False) for name in rule.columns]
+    nulls = [_is_null(codes[name]) for name in rule.columns]
     for row in rule.table:
         chosen = []
         for name, value, place, null in zip(rule.columns, row, places, nulls, strict=True):
@@ -190,7 +227,7 @@ def _of_table(rule: Determines, codes: Mapping[str, CodeValues]) -> Possible:
                 mask[place[as_text(value)]] = True
             chosen.append(mask)
         cells[np.ix_(*chosen)] = True
-    return Possible(rule.columns, cells)
+    return cells
 
 
 def _places(codes: CodeValues) -> dict[str | None, int]:
@@ -250,24 +287,30 @@ def _sides(tree: Tree) -> tuple[str, Sequence[Tree]]:
 def _split_columns(rules: Sequence[Rule], columns: Mapping[str, Column], types: pa.Schema) -> dict[str, CodeValues]:
     """The cells of each column whose values are declared, or bounded by their type."""
     constants: dict[str, set[Constant]] = {name: set() for name in columns}
+    has_other_uses = {name for rule in rules if isinstance(rule, Sum) for name in rule.columns}
     for rule in rules:
         for condition in rule.conditions:
+            uses = Counter(column_uses(parse_condition(condition, tuple(columns), of_rule=True)))
             for comparison in comparisons(condition, tuple(columns)):
                 constants[comparison.column].update(comparison.constants)
+                uses[comparison.column] -= 1
+            has_other_uses |= set(+uses)
         if isinstance(rule, Combinations | Determines):
             rows = rule.listed if isinstance(rule, Combinations) else rule.table
             for at, name in enumerate(rule.columns):
                 constants[name].update(row[at] for row in rows[:MAX_CELLS])
     split = {
-        name: _split(column, constants[name], types.field(name).type)
+        name: _split(column, constants[name], types.field(name).type, each_integer=name in has_other_uses)
         for name, column in columns.items()
         if len(constants[name]) < MAX_CELLS
     }
     return {name: codes for name, codes in split.items() if codes is not None}
 
 
-def _split(column: Column, constants: Iterable[Constant], arrow_type: pa.DataType) -> CodeValues | None:
-    """One cell per category or integer, or one per constant and between each two; and one for nulls."""
+def _split(
+    column: Column, constants: Iterable[Constant], arrow_type: pa.DataType, *, each_integer: bool
+) -> CodeValues | None:
+    """One cell per category, integer (if these are few) or constant and between each two constants; one for nulls."""
     null = [None] if column.nullable else []
     if column.kind == "boolean":
         return CodeValues.categories([False, True, *null], arrow_type)
@@ -278,7 +321,7 @@ def _split(column: Column, constants: Iterable[Constant], arrow_type: pa.DataTyp
     lower, upper = (kind.lowest, kind.highest) if column.bounds is None else map(_naive, column.bounds)
     lower, upper = max(lower, kind.lowest), min(upper, kind.highest)
     points = sorted({point for value in constants for point in kind.points(value) if lower <= point <= upper})
-    if column.kind == "integer" and upper - lower < _MAX_INTEGERS:
+    if each_integer and column.kind == "integer" and upper - lower < _MAX_INTEGERS:
         points = list(range(lower, upper + 1))
     cells = []
     for point in points:
@@ -295,7 +338,7 @@ def _split(column: Column, constants: Iterable[Constant], arrow_type: pa.DataTyp
 
 
 _MAX_INTEGERS = 50
-"""A column of at most this many integers has a cell for each."""
+"""A column of at most this many integers has a cell for each, if it is not only compared with constants."""
 
 
 class _Kind(NamedTuple):
