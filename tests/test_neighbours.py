@@ -262,6 +262,95 @@ def test_all_odd_rows(folder: Path, source: str, kind: str) -> None:
     assert check_pair(folder, source, kind, list(ODD)) > len(ODD) / 2
 
 
+# ---------------------------------------------------------------------------------------------------------------- rules
+
+RULED = """
+columns.sex = { kind = "categorical", categories = ["f", "m"], closed = true, nullable = false }
+columns.ill = { kind = "boolean", nullable = false }
+columns.x = { kind = "integer", bounds = [0, 9] }
+columns.total = { kind = "integer", bounds = [0, 20] }
+columns.created = { kind = "integer", bounds = [1000000000000000, 1100000000000000] }
+columns.start = { kind = "datetime", bounds = ["2000-01-01", "2030-01-01"] }
+columns.stop = { kind = "datetime", bounds = ["2000-01-01", "2030-01-01"] }
+
+rules = [
+    { keep = "stop >= start" },
+    { keep = "CAST(TIMESTAMP '1970-01-01' + to_microseconds(created) AS VARCHAR) > '2'" },
+    { keep = "CAST(start AS VARCHAR) > '1' AND CAST(stop AS VARCHAR) > '1'", on_break = "drop" },
+    { keep = "x <> 3" },
+    { keep = "total = x + 5" },
+    { when = "sex = 'm'", then = "NOT ill" },
+    { combinations = ["sex", "ill"], forbidden = [["m", true]], on_break = "drop" },
+]
+"""
+EARLIEST = -(2**63)
+"""In microseconds, a moment whose conversion to text ends DuckDB's engine."""
+RULED_ROWS = {
+    "a row like the others": {},
+    "two rules broken": {"sex": "m", "ill": True, "x": 3},
+    "no value that is declared": {"sex": "?", "ill": None, "x": 10**6, "total": -1},
+    "nulls": dict.fromkeys(["sex", "ill", "x", "total", "created", "start", "stop"]),
+    "an integer that ends the engine": {"created": EARLIEST},
+    "an integer that no time can be": {"created": 2**63 - 1},
+    "a time that ends the engine": {"start": EARLIEST},
+    "two times that end the engine": {"start": EARLIEST, "stop": EARLIEST},
+    "times in the wrong order": {"start": 2**63 - 1, "stop": EARLIEST + 1},
+}
+
+
+def ruled_table(rows: Sequence[dict[str, object]]) -> pa.Table:
+    moment = {"start": pa.timestamp("us"), "stop": pa.timestamp("us")}
+    types = {
+        "sex": pa.string(),
+        "ill": pa.bool_(),
+        "x": pa.int64(),
+        "total": pa.int64(),
+        "created": pa.int64(),
+    } | moment
+    return pa.table({name: pa.array([row[name] for row in rows], type) for name, type in types.items()})
+
+
+PLAIN: dict[str, object] = {"sex": "f", "ill": True, "x": 4, "total": 9, "created": 10**15 + 10**13, "start": 10**15}
+PLAIN |= {"stop": 10**15 + 10**10}
+
+
+def neighbours_under_rules(odd: str) -> list[pa.Table]:
+    rows = [PLAIN | {"x": at % 4, "total": at % 4 + 5} for at in range(NUM_ROWS)]
+    return [ruled_table(rows), ruled_table([*rows, PLAIN | RULED_ROWS[odd]])]
+
+
+@pytest.mark.parametrize("odd", RULED_ROWS)
+def test_one_row_changes_noise_only_under_rules(folder: Path, odd: str) -> None:
+    (folder / "schema.toml").write_text(RULED)
+    found = []
+    for table in neighbours_under_rules(odd):
+        pq.write_table(table, folder / "t.parquet")
+        found.append(outcome(folder, "t.parquet"))
+    assert found[0]["exit code"] == 0, found[0]["standard error"]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("odd", ["an integer that ends the engine", "two times that end the engine"])
+def test_rules_are_kept_whatever_one_row_does_to_the_engine(odd: str) -> None:
+    schema = Schema.from_toml(RULED)
+    for table in neighbours_under_rules(odd):
+        release = us.fit(table, "independent", us.Guarantee(1.0, 1e-6), schema=schema, seed=3)
+        made = release.sample_arrow(300, seed=0)
+        assert [rule.text for rule in schema.rules if rule.broken(made).any()] == []
+
+
+@pytest.mark.parametrize("odd", RULED_ROWS)
+def test_one_row_says_nothing_about_whether_others_break_rules(odd: str) -> None:
+    rules = Schema.from_toml(RULED).rules
+    plain = PLAIN | {"sex": "m", "x": 3, "total": 1, "created": -(10**15), "stop": 10**14}
+    rows = [plain] * 3
+    assert all(rule.broken(ruled_table(rows)).all() for rule in rules if "CAST(start" not in rule.text)
+    for rule in rules:
+        alone = rule.broken(ruled_table(rows))
+        assert rule.broken(ruled_table([plain | RULED_ROWS[odd], *rows]))[1:].tolist() == alone.tolist()
+        assert rule.broken(ruled_table(rows)).tolist() == alone.tolist()
+
+
 # ------------------------------------------------------------------------------------------------------ one more unit
 
 UNITS = """
