@@ -34,7 +34,14 @@ from understudy.run.atomic import json_bytes
 from understudy.run.checkpoint import Checkpoint, release_of
 from understudy.schema import Schema
 from understudy.summary import Summarized, Summary
-from understudy.tables import Origin, atomic_folder, restyle_within_bounds, to_frame, widen_types
+from understudy.tables import (
+    Origin,
+    atomic_folder,
+    restyle_within_bounds,
+    settle_types,
+    share_dictionaries,
+    to_frame,
+)
 
 FORMAT = "understudy-release"
 FORMAT_VERSION = 3
@@ -42,7 +49,7 @@ FILES = ("model.safetensors", *certificate_page.CERTIFICATE_FILES)
 RELEASE_FILES = ("release.json", *FILES)
 """The files of a release folder beside release.json."""
 BATCH_ROWS = 2**20
-"""The rows of a batch of synthetic rows. Fixed, since seeded samples of more rows depend on it."""
+"""The number of rows in a batch of synthetic rows. Fixed, since larger seeded samples depend on it."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -119,11 +126,11 @@ class Release(Summarized):
         seed: int | None = None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
-        """The rows of `sample_arrow` as Arrow tables of at most `batch_rows` rows, each made when it is asked for.
+        """The rows of `sample_arrow` as Arrow tables of at most `batch_rows` rows, each made when it is requested.
 
-        So any number of rows needs the memory of one batch. Ids are numbered through, and no unit is in two batches:
-        the last unit of a batch may be cut. Each batch is a sample by itself, with a key derived from the seed; with
-        one seed and another `batch_rows`, the rows are others wherever there is more than one batch.
+        So any number of rows needs the memory of one batch. Ids continue from batch to batch, and no unit is in two
+        batches: the last unit of a batch may be cut short. Each batch is a sample of its own, with a key derived from
+        the seed, so if there is more than one batch, the rows also depend on `batch_rows`.
 
         >>> import pyarrow as pa, understudy as us
         >>> schema = {"columns": {"member": {"kind": "boolean"}}}
@@ -144,13 +151,13 @@ class Release(Summarized):
             yield restyle_within_bounds(rows, self.origin, self.schema)
             return
         # Which values a batch happens to have must not decide its types.
-        origin = widen_types(self.origin, self.codec.extremes(num_rows))
+        origin, dictionaries = settle_types(self.origin, self.codec.extremes(num_rows))
         num_units = 0
         for number, first in enumerate(range(0, num_rows, batch_rows)):
             size = min(batch_rows, num_rows - first)
             rows = self._sample(size, where, jax.random.fold_in(key, number), origin)
             rows, num_units = continue_ids(rows, self.codec, first, num_units)
-            yield restyle_within_bounds(rows, origin, self.schema)
+            yield share_dictionaries(restyle_within_bounds(rows, origin, self.schema), dictionaries)
 
     def _sample(self, num_rows: int, where: str | None, key: PRNGKeyArray, origin: Origin) -> pa.Table:
         """Rows before they are restyled, with ids from 1 on."""

@@ -11,7 +11,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 
 from understudy.errors import TableError
-from understudy.tables.cast import without_metadata
+from understudy.tables.cast import in_dictionary, without_metadata
 from understudy.tables.location import TableLocation
 from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches
@@ -120,7 +120,7 @@ def write_arrow(batches: OutputBatches, path: Path) -> None:
     # The file is opened here: the writer would leave it open if it cannot write its last bytes.
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema, options=options) as writer:
         for batch in batches:
-            batch = without_metadata(batch).unify_dictionaries()
+            batch = without_metadata(batch)
             for at, field in enumerate(schema):
                 if pa.types.is_dictionary(field.type):
                     batch = batch.set_column(at, field, _extend_dictionary(batch.column(at), known, field.name))
@@ -131,21 +131,16 @@ def _extend_dictionary(values: pa.ChunkedArray, known: dict[str, pa.Array], name
     """The values with the dictionary known so far, and what this batch adds at its end."""
     if not values.num_chunks:
         return values
-    own = values.chunk(0).dictionary
-    if name not in known:
-        known[name] = own
-        return values
-    added = own.filter(pc.is_null(pc.index_in(own, known[name])))
-    known[name] = pa.concat_arrays([known[name], added])
-    places = pc.index_in(own, known[name])
-    index_type = values.type.index_type
-    chunks = [
-        pa.DictionaryArray.from_arrays(
-            places.take(chunk.indices).cast(index_type), known[name], ordered=values.type.ordered
+    own = values.unify_dictionaries().chunk(0).dictionary
+    before = known.get(name, own)
+    known[name] = pa.concat_arrays([before, own.filter(pc.is_null(pc.index_in(own, before)))])
+    if len(known[name]) and not len(before):
+        raise TableError(
+            f"Column {name!r} has no values in the first batch and some in a later one, which Arrow files cannot hold. "
+            "Write Parquet.",
+            column=name,
         )
-        for chunk in values.chunks
-    ]
-    return pa.chunked_array(chunks, values.type)
+    return in_dictionary(values, known[name])
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:

@@ -392,6 +392,16 @@ def _encode_dictionary(indices: pa.ChunkedArray, dictionary: pa.Array, target: p
     return pa.chunked_array(chunks, pa.dictionary(index_type, dictionary.type, target.ordered))
 
 
+def in_dictionary(values: pa.ChunkedArray, dictionary: pa.Array) -> pa.ChunkedArray:
+    """Dictionary-encoded values in another dictionary, which has all of them."""
+    values = values.unify_dictionaries()
+    if not values.num_chunks:
+        return values
+    places = pc.index_in(values.chunk(0).dictionary, dictionary)
+    indices = pa.chunked_array([places.take(chunk.indices) for chunk in values.chunks])
+    return _encode_dictionary(indices, dictionary, values.type)
+
+
 def without_metadata(table: pa.Table) -> pa.Table:
     """The table without metadata: pandas and polars write values and categories there."""
     return pa.table(table.columns, schema=pa.schema([field.remove_metadata() for field in table.schema]))

@@ -23,7 +23,7 @@ from understudy.tables.formatting import format_in_sql, require_case_insensitive
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TableLocation, explain_errors
 from understudy.tables.reading_batches import BatchReader
-from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches
+from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches, consume_in_thread
 
 
 def _choose_table(location: TableLocation, tables: Collection[str], main: str = "") -> str:
@@ -101,15 +101,16 @@ def _query_duckdb(location: TableLocation) -> Iterator[duckdb.DuckDBPyRelation]:
 def write_duckdb(batches: OutputBatches, path: Path, name: str) -> None:
     """In one transaction: an error or interrupt before its end leaves the database as it was."""
     require_case_insensitive_names(batches.schema.names)
-    command = f"CREATE OR REPLACE TABLE {quote_name(name)} AS"
     with open_duckdb(TableLocation(path, ".duckdb"), read_only=False) as connection:
-        connection.begin()
-        for batch in batches:
-            connection.register("understudy_rows", without_metadata(batch))
-            connection.execute(f"{command} SELECT * FROM understudy_rows")
+
+        def load(rows: pa.RecordBatchReader) -> None:
+            connection.register("understudy_rows", rows)
+            connection.execute(f"CREATE OR REPLACE TABLE {quote_name(name)} AS SELECT * FROM understudy_rows")
             connection.unregister("understudy_rows")
-            command = f"INSERT INTO {quote_name(name)}"
-        connection.commit()
+
+        connection.begin()
+        consume_in_thread(map(without_metadata, batches), load)
+        connection.commit()  # not reached if the rows broke off
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import queue
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +15,8 @@ RECORD_ROWS = 2**16
 """The most rows of a record batch that is handed to another library."""
 _WAITING = 1
 """Batches that are ready while the one before them is written."""
+_PATIENCE = 0.2
+"""Seconds after which a thread looks whether the other one has ended."""
 
 
 class OutputBatches:
@@ -44,25 +47,29 @@ class OutputBatches:
 def consume_in_thread(batches: Iterable[pa.Table], consume: Callable[[pa.RecordBatchReader], None]) -> None:
     """Calls `consume` in a thread of its own with a stream of the rows that are made in this one.
 
-    Errors and interrupts of both sides are raised here. One on this side ends the stream with an error, so that
-    `consume` cannot mistake the rows so far for all rows; one in `consume` is raised as soon as the next batch is made.
+    Errors and interrupts of both sides are raised here. One on this side ends the stream, and is raised once `consume`
+    has returned: the caller must discard its result. One in `consume` is raised as soon as the next batch is made.
     """
-    waiting: queue.Queue[pa.Table | BaseException | None] = queue.Queue(_WAITING)
     source = OutputBatches(batches)
+    waiting: queue.Queue[pa.Table | None] = queue.Queue(_WAITING)
+    broken_off = threading.Event()
 
     def stream() -> Iterator[pa.RecordBatch]:
-        while (batch := waiting.get()) is not None:
-            if isinstance(batch, BaseException):
-                raise OSError("the rows were cut off")
-            yield from batch.to_batches(max_chunksize=RECORD_ROWS)
+        # Always ends without an error: DuckDB may wait forever for a stream that raised one.
+        while not broken_off.is_set():
+            with contextlib.suppress(queue.Empty):
+                batch = waiting.get(timeout=_PATIENCE)
+                if batch is None:
+                    return
+                yield from batch.to_batches(max_chunksize=RECORD_ROWS)
 
     with ThreadPoolExecutor(1) as executor:
         consumed = executor.submit(consume, pa.RecordBatchReader.from_batches(source.schema, stream()))
 
-        def hand_over(item: pa.Table | BaseException | None) -> None:
+        def hand_over(batch: pa.Table | None) -> None:
             while not consumed.done():
                 with contextlib.suppress(queue.Full):
-                    return waiting.put(item, timeout=0.1)
+                    return waiting.put(batch, timeout=_PATIENCE)
 
         try:
             for batch in source:
@@ -71,6 +78,6 @@ def consume_in_thread(batches: Iterable[pa.Table], consume: Callable[[pa.RecordB
                     break
             hand_over(None)
             consumed.result()
-        except BaseException as error:
-            hand_over(error)
+        except BaseException:
+            broken_off.set()
             raise
