@@ -2,13 +2,16 @@
 
 import dataclasses
 import functools
+import warnings
 
 import jax
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import understudy as us
 from tests.builders import make_ledger
 from tests.contract.test_contract import EXPRESSIONS
 from tests.joint_tables import count_impossible, is_possible, make_domain
@@ -81,7 +84,7 @@ def test_a_release_keeps_the_zeros(method: str) -> None:
         assert (count_impossible(DOMAIN, rows[0]) == 0) or method in NEED_REJECTION
 
 
-SAME = [(0, 0), (1, 1)]
+SAME: list[tuple[int, ...]] = [(0, 0), (1, 1)]
 TRIANGLE = make_domain({"a": 2, "b": 2, "c": 2, "d": 3}, 300, {("a", "b"): SAME, ("b", "d"): SAME, ("d", "a"): SAME})
 CONTRADICTION = dataclasses.replace(
     TRIANGLE, target="c", zeros=(*TRIANGLE.zeros, StructuralZeros(("d",), np.array([True, True, False])))
@@ -106,6 +109,21 @@ def test_contradictory_zeros_fail_no_method(method: str) -> None:
     codes = fit_any_zeros(method, CONTRADICTION).sample(500, key=jax.random.key(2)).codes
     assert codes.shape == (500, 4)
     assert (codes < np.array(CONTRADICTION.sizes)).all()
+
+
+@pytest.mark.parametrize("method", ["independent", "aim", "mst", "mwem", "privbayes", "gem"])
+def test_rules_that_an_estimated_list_contradicts_do_not_fail_the_fit(method: str) -> None:
+    """Of the cities only "other" is found, which leaves no kind possible; before the list is known, both rules are."""
+    kind = {"kind": "categorical", "categories": ["a", "b"], "nullable": False, "closed": True}
+    rules = [{"keep": "city <> 'other' OR kind = 'a'"}, {"keep": "kind <> 'a' OR city = 'Rome'"}]
+    schema = {"columns": {"city": {"kind": "categorical", "nullable": False}, "kind": kind}, "rules": rules}
+    table = pa.table({"city": ["Rome"] * 3, "kind": ["a"] * 3})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", us.UnderstudyWarning)
+        release = us.fit(table, EXPRESSIONS[method], epsilon=0.1, schema=schema, seed=1)
+    assert [zeros.columns for zeros in release.codec.domain.zeros] == [("city", "kind")]
+    with pytest.raises(us.ConditionError, match="rows kept the rules"):
+        release.sample(5)
 
 
 @st.composite

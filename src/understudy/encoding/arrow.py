@@ -37,6 +37,11 @@ def bound_numbers(column: Column) -> tuple[int | float, int | float]:
     return lower, upper
 
 
+def optional_number(bound: Bound | None) -> int | float | None:
+    """A bound as a number; None if there is none."""
+    return None if bound is None else _to_number(bound)
+
+
 def _to_number(bound: Bound) -> int | float:
     if isinstance(bound, datetime):
         return pa.scalar(bound).cast(pa.timestamp("us", tz="UTC" if bound.tzinfo else None)).cast(pa.int64()).as_py()

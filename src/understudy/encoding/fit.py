@@ -12,7 +12,7 @@ from jaxtyping import Int
 from understudy.encoding.arrow import as_numbers, bound_numbers, plain_array
 from understudy.encoding.codec import Codec, estimated_columns
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
-from understudy.encoding.reexpression import reexpress
+from understudy.encoding.reexpression import Limits, reexpress
 from understudy.errors import BudgetExceeded
 from understudy.privacy.counts import noisy_size
 from understudy.privacy.discovery import (
@@ -97,6 +97,7 @@ def fit_codec(
     if ledger.max_rows_per_unit < schema.max_rows_per_unit:
         raise BudgetExceeded("The ledger is set up for fewer rows per unit than the schema allows.")
     reexpression = reexpress(schema)
+    limits = reexpression.limits
     if schema.rules:
         table = keep_rows(table, reexpression.kept_rows)
     table = limit_units(table, schema.unit, schema.max_rows_per_unit)
@@ -105,7 +106,7 @@ def fit_codec(
         table = convert_rows(table, reexpression.express)
     num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
     categories = _estimate_categories(table, plan, ledger, binning)
-    histograms = _histograms(table, modelled, plan, ledger, binning, num_rows=num_rows)
+    histograms = _histograms(table, modelled, limits, plan, ledger, binning, num_rows=num_rows)
     rows_per_unit = _estimate_rows_per_unit(table, schema, plan, ledger)
 
     def codec_of(categories: Mapping[str, Collection[Category]]) -> Codec:
@@ -163,14 +164,22 @@ def _estimate_categories(
 
 
 def _histograms(
-    table: PrivateTable, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, *, num_rows: int
+    table: PrivateTable,
+    schema: Schema,
+    limits: Mapping[str, Limits],
+    plan: Plan,
+    ledger: Ledger,
+    binning: Binning,
+    *,
+    num_rows: int,
 ) -> dict[str, Histogram]:
     numeric = [column for column in schema.modelled if column.kind in BOUNDED]
     numbers = convert_columns(table, {c.name: functools.partial(_known_numbers, kind=c.kind) for c in numeric})
     bounds = {column.name: bound_numbers(column) for column in numeric if column.bounds is not None}
     if "bounds" in plan:
         kinds = {column.name: column.kind for column in numeric}
-        bounds |= discover_bounds(numbers.only(plan["bounds"].columns), kinds, plan["bounds"], ledger)
+        found = discover_bounds(numbers.only(plan["bounds"].columns), kinds, plan["bounds"], ledger)
+        bounds |= {name: move_inside(ends, limits.get(name, (None, None))) for name, ends in found.items()}
     finest = FLAT if binning.bins == "equal" else FINEST
     grids = {
         column.name: Grid.over(
@@ -185,6 +194,22 @@ def _histograms(
     levels = {column.name: charged_levels(column, binning) for column in numeric if column.name not in two}
     queried = numbers.only(tuple(levels))
     return two | discover_histograms(queried, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
+
+
+def move_inside(bounds: tuple[int | float, int | float], limits: Limits) -> tuple[int | float, int | float]:
+    """Estimated bounds inside what rules leave: cut off, or moved there if nothing of them would remain.
+
+    >>> move_inside((0, 63), (18, None)), move_inside((0, 7), (18, None)), move_inside((0, 7), (None, -1))
+    ((18, 63), (18, 25), (-8, -1))
+    """
+    (lower, upper), (least, greatest) = bounds, limits
+    width = max(upper - lower, 1)
+    if least is not None:
+        lower, upper = max(lower, least), upper if upper > least else least + width
+    if greatest is not None:
+        lower, upper = lower if lower < greatest else greatest - width, min(upper, greatest)
+    fits = isinstance(lower, float) or (lower >= -(2**63) and upper < 2**63)
+    return (lower, upper) if lower < upper and fits else bounds
 
 
 def _known_numbers(values: pa.ChunkedArray, *, kind: str) -> np.ndarray:

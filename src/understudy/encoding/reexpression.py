@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool
 
-from understudy.encoding.arrow import as_numbers, bound_numbers
+from understudy.encoding.arrow import as_numbers, bound_numbers, optional_number
 from understudy.encoding.steps import (
     MOST,
     Arrays,
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 
 MOST_JOINT = 100
 """The most categories of a joint column. Longer lists become structural zeros."""
+
+
+Limits: TypeAlias = tuple[int | float | None, int | float | None]
+"""The least and the greatest number that rules leave a column; None: they leave any."""
 
 
 class Move(NamedTuple):
@@ -150,6 +154,19 @@ class Reexpression:
         return pa.table({name: columns[name] for name in self.schema.names if name in columns})
 
     @functools.cached_property
+    def limits(self) -> dict[str, Limits]:
+        """What `keep` rules on one column leave of those whose bounds are estimated."""
+        from understudy.schema.rule_cells import keep_limits
+
+        single = _single_conditions(self.schema)
+        found = {
+            column.name: keep_limits(column, single[column.name], declared_type(column))
+            for column in self.modelled.modelled
+            if column.estimated == "bounds" and column.name in single and column.name not in self.replaced
+        }
+        return {name: (optional_number(lower), optional_number(upper)) for name, (lower, upper) in found.items()}
+
+    @functools.cached_property
     def _ruled(self) -> frozenset[str]:
         """The columns that some rule is about."""
         return frozenset(name for rule in self.schema.rules for name in rule.columns)
@@ -242,11 +259,35 @@ def _modelled_schema(schema: Schema, steps: Sequence[Step]) -> Schema:
     for step in steps:
         first = min(step.outputs, key=schema.names.index)
         place |= dict.fromkeys(step.outputs, ()) | {first: step.modelled}
-    columns = tuple(new for column in schema.columns for new in place.get(column.name, (column,)))
+    narrowed = _narrowed(schema)
+    columns = tuple(new for column in narrowed for new in place.get(column.name, (column,)))
     target = schema.target if schema.target in {c.name for c in columns} and schema.target not in place else None
     return dataclasses.replace(
         schema, columns=columns, rules=(), target=target, positive=None if target is None else schema.positive
     )
+
+
+def _narrowed(schema: Schema) -> tuple[Column, ...]:
+    """The columns with only the values that `keep` rules on one column leave. Rows with others are left out anyway."""
+    from understudy.schema.rule_cells import narrow
+
+    single = _single_conditions(schema)
+    return tuple(
+        narrow(column, single[column.name], declared_type(column)) if column.name in single else column
+        for column in schema.columns
+    )
+
+
+def _single_conditions(schema: Schema) -> dict[str, list[str]]:
+    """The parts of `keep` rules that are about one column, by column."""
+    from understudy.schema.conditions import parts
+
+    found: dict[str, list[str]] = {}
+    for rule in schema.rules:
+        for part in parts(rule.keep, schema.names) if isinstance(rule, Keep) else ():
+            if len(part.columns) == 1:
+                found.setdefault(part.columns[0], []).append(part.sql)
+    return found
 
 
 def _priority(rule: Rule) -> int:

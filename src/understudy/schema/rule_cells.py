@@ -4,20 +4,24 @@ The values of each column are split into cells: one per category, and for number
 and one between each two. The answer is conservative: a cell that may keep a rule counts as one that does.
 """
 
+import dataclasses
 import functools
 import itertools
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from understudy.errors import SchemaError
 from understudy.schema.column import Column
+from understudy.schema.conditions import where_columns
 from understudy.schema.outcomes import CodeValues, Outcomes, outcomes
 from understudy.schema.rules import TOLERANCE, Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, as_text
 from understudy.schema.satisfiability import find_row
@@ -35,6 +39,7 @@ from understudy.schema.syntax import (
     operands,
     parse_condition,
 )
+from understudy.schema.values import is_among
 
 MAX_CELLS = 20_000
 """Rules with more combinations of cells are not decided."""
@@ -54,8 +59,13 @@ class Possible(NamedTuple):
     unbroken: np.ndarray
 
 
-def check_cells(numbered: Sequence[tuple[Rule, str]], columns: Mapping[str, Column], types: pa.Schema) -> None:
-    """Raises SchemaError for a rule, then for a pair, then for a set of rules, that no declared values keep."""
+def check_cells(
+    numbered: Sequence[tuple[Rule, str]], columns: Mapping[str, Column], types: pa.Schema, given: Collection[str]
+) -> None:
+    """Raises SchemaError for a rule, then for a pair, then for a set of rules, that no declared values keep.
+
+    `given`: the columns that other rules give their values.
+    """
     codes = _split_columns([rule for rule, _ in numbered], columns, types)
     possible = {title: found for rule, title in numbered if (found := _possible(rule, codes)) is not None}
     for title, found in possible.items():
@@ -65,6 +75,9 @@ def check_cells(numbered: Sequence[tuple[Rule, str]], columns: Mapping[str, Colu
                 " Correct the rule, or the declared categories and bounds.",
                 column=found.columns[0],
             )
+    for rule, title in numbered:
+        if isinstance(rule, Keep) and title in possible:
+            _check_drawn(title, possible[title], [columns[name] for name in rule.columns if name not in given], codes)
     for (title, one), (other, two) in itertools.combinations(possible.items(), 2):
         if not _meet(one, two):
             raise SchemaError(
@@ -73,6 +86,20 @@ def check_cells(numbered: Sequence[tuple[Rule, str]], columns: Mapping[str, Colu
                 column=next(name for name in one.columns if name in two.columns),
             )
     _check_together(possible)
+
+
+def _check_drawn(title: str, found: Possible, columns: Sequence[Column], codes: Mapping[str, CodeValues]) -> None:
+    """Raises SchemaError if a rule leaves a real column only single values, of which none is ever drawn exactly."""
+    for column in columns:
+        others = tuple(axis for axis, name in enumerate(found.columns) if name != column.name)
+        kept, own = np.asarray(found.unbroken.any(axis=others)), codes[column.name]
+        is_single = np.asarray(pc.fill_null(pc.equal(own.lower, own.upper), True))
+        if column.kind == "real" and column.decimals is None and not kept[~is_single].any():
+            raise SchemaError(
+                f"{title}: it leaves column {column.name!r} single values only, but a real column without decimals is"
+                " never exactly one of them. Declare decimals, or another kind.",
+                column=column.name,
+            )
 
 
 def _check_together(possible: Mapping[str, Possible]) -> None:
@@ -407,3 +434,107 @@ _KINDS = {
         datetime.min, datetime.max, lambda value, sign: value + sign * timedelta(microseconds=1), _moment_points
     ),
 }
+
+
+# ---------------------------------------------------------------------------------------------- rules on one column
+
+
+def narrow(column: Column, conditions: Sequence[str], arrow_type: pa.DataType) -> Column:
+    """The column with only values that conditions on it alone can keep: within these bounds, or of this list.
+
+    A declared list stays as it is, and bounds stay open if an end is set neither by a bound nor by a condition.
+
+    >>> narrow(Column(name="age", kind="integer", bounds=(0, 120)), ["age >= 18"], pa.int64()).bounds
+    (18, 120)
+    >>> narrow(Column(name="city", kind="categorical"), ["city IN ('Rome', 'Paris')"], pa.string()).categories
+    ('Rome', 'Paris')
+    """
+    if column.kind == "categorical":
+        listed = [text for text in keep_list(column, conditions) or () if not is_among(text, column.missing or ())]
+        if column.categories is not None or not listed:
+            return column
+        return dataclasses.replace(column, categories=tuple(listed), closed=True)
+    if column.kind not in _KINDS:
+        return column
+    lower, upper = keep_limits(column, conditions, arrow_type)
+    if lower is None or upper is None or (lower, upper) == column.bounds:
+        return column
+    if not lower < upper:  # one value: bounds need two
+        step = _steps(column)
+        if step is None:
+            return column
+        lower, upper = (
+            (lower, upper + step) if column.bounds is None or upper < column.bounds[1] else (lower - step, upper)
+        )
+    return dataclasses.replace(column, bounds=(lower, upper))
+
+
+def _steps(column: Column) -> _Number:
+    """The distance of neighbouring values; None for reals without decimals."""
+    if column.kind == "real":
+        return None if column.decimals is None else 10.0**-column.decimals
+    return {"integer": 1, "date": timedelta(days=1), "datetime": timedelta(microseconds=1)}[column.kind]
+
+
+def keep_limits(column: Column, conditions: Sequence[str], arrow_type: pa.DataType) -> tuple[_Number, _Number]:
+    """The least and the greatest value of a numeric column that conditions on it alone can keep.
+
+    None instead of an end: no bound or condition sets one.
+
+    >>> age = Column(name="age", kind="integer", nullable=False)
+    >>> keep_limits(age, ["age > 17", "age < 66 OR age = 70"], pa.int64())
+    (18, 70)
+    >>> keep_limits(age, ["age > 17"], pa.int64())
+    (18, None)
+    """
+    found = [comparison for condition in conditions for comparison in comparisons(condition, (column.name,))]
+    codes = _split(column, [value for each in found for value in each.constants], arrow_type, each_integer=True)
+    assert codes is not None, "numbers can always be split"
+    kept = ~_is_null(codes)
+    for condition in conditions:
+        kept = kept & _outcomes(condition, {column.name: codes}).can_be_true
+    kind, declared = _KINDS[column.kind], column.bounds or (None, None)
+    if not kept.any():
+        return declared
+    at = np.flatnonzero(kept)
+    lower, upper = codes.lower[int(at[0])].as_py(), codes.upper[int(at[-1])].as_py()
+    if column.decimals is not None:
+        lower, upper = (
+            _round(end, column.decimals, way) for end, way in ((lower, ROUND_CEILING), (upper, ROUND_FLOOR))
+        )
+    return (
+        declared[0] if lower == kind.lowest else _like(lower, declared[0]),
+        declared[1] if upper == kind.highest else _like(upper, declared[1]),
+    )
+
+
+def keep_list(column: Column, conditions: Sequence[str]) -> tuple[str, ...] | None:
+    """The texts that conditions on a categorical column alone list, each by = or IN; None if none does.
+
+    >>> keep_list(Column(name="city", kind="categorical"), ["city IN ('Rome', 'Paris')", "city <> 'Paris' OR true"])
+    ('Rome', 'Paris')
+    """
+    listed: tuple[str, ...] | None = None
+    for condition in conditions:
+        (part, *others) = where_columns(condition, [column.name])
+        texts = tuple(dict.fromkeys(value for value in part.constants if isinstance(value, str)))
+        if others or part.operator not in ("=", "in") or len(texts) < len(set(part.constants)):
+            continue
+        listed = texts if listed is None else tuple(text for text in listed if text in texts)
+    return listed or None
+
+
+def _round(end: float, decimals: int, way: str) -> float:
+    """The nearest number with this many decimals inside a range; the widest bounds stay."""
+    if abs(end) == sys.float_info.max:
+        return end
+    return float(Decimal(repr(end)).quantize(Decimal(1).scaleb(-decimals), way, _PRECISE))
+
+
+_PRECISE = Context(prec=400)
+
+
+def _like(end: _Number, declared: _Number) -> _Number:
+    """The end of a range with a time zone if the declared bound has one."""
+    is_zoned = isinstance(declared, datetime) and declared.tzinfo is not None
+    return end.replace(tzinfo=UTC) if is_zoned else end

@@ -25,12 +25,13 @@ def check_conflicts(rules: Sequence[Rule], columns: Mapping[str, Column], types:
     """
     numbered = [(rule, rule_title(rule, number)) for number, rule in enumerate(rules, start=1)]
     assigned = {title: parts(rule.keep, types) for rule, title in numbered if isinstance(rule, Keep)}
-    _check_dependencies(numbered, assigned)
+    givers = [giver for rule, title in numbered for giver in _givers(rule, title, assigned.get(title, ()))]
+    _check_dependencies(numbered, givers)
     _check_skips(numbered)
     _check_sums(numbered, columns)
     _check_orders(assigned, columns, types)
     _check_lists(numbered)
-    check_cells(numbered, columns, types)
+    check_cells(numbered, columns, types, {giver.column for giver in givers})
 
 
 # -------------------------------------------------------------------------------------------------------- determination
@@ -45,9 +46,8 @@ class _Giver(NamedTuple):
     inputs: tuple[str, ...]
 
 
-def _check_dependencies(numbered: Sequence[tuple[Rule, str]], assigned: Mapping[str, Sequence[Part]]) -> None:
+def _check_dependencies(numbered: Sequence[tuple[Rule, str]], givers: Sequence[_Giver]) -> None:
     """At most one lookup table or formula gives a column, and no column depends on itself."""
-    givers = [giver for rule, title in numbered for giver in _givers(rule, title, assigned.get(title, ()))]
     for one, two in itertools.combinations(givers, 2):
         if one.column == two.column and one.rule != two.rule and not isinstance(two.rule, Sum):
             raise SchemaError(
