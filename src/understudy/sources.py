@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable
 from typing import TypeAlias
 
+import pyarrow as pa
+
 from understudy.errors import ConfigError, SchemaError, UnderstudyError
 from understudy.privacy.table import PrivateTable, PublicTable
 from understudy.schema import Schema, match_columns
@@ -18,7 +20,18 @@ from understudy.synthesizers import (
     synthesizer_class,
     takes_public,
 )
-from understudy.tables import Frame, Origin, ReadOptions, SourceId, as_arrow, conform, is_same_source, source_id
+from understudy.tables import (
+    Frame,
+    Origin,
+    ReadOptions,
+    SourceId,
+    TableStream,
+    as_arrow,
+    conform,
+    is_same_source,
+    source_id,
+    stream_table,
+)
 
 PrivateSource: TypeAlias = "Frame | str | os.PathLike[str]"
 """A pandas, polars or Arrow frame, or the path of a file or database table."""
@@ -51,18 +64,30 @@ def read_private_table(
     keep_types: bool = False,
     reading: ReadOptions | None = None,
 ) -> TableToFit:
-    """Reads a table by its schema, or drafts one from its types."""
-    arrow, origin = as_arrow(table, schema, keep_types=keep_types, reading=reading)
+    """Reads a table by its schema, or drafts one from its types.
+
+    With a declared schema the rows are read batch by batch, whenever a query needs them. They are read once here, so
+    that a damaged file is refused before anything is charged.
+    """
+    streamed = None if schema is None else stream_table(table, schema=schema, keep_types=keep_types, reading=reading)
+    batches: pa.Table | TableStream
+    if schema is None or streamed is None:
+        batches, origin = as_arrow(table, schema, keep_types=keep_types, reading=reading)
+    else:
+        batches, origin = streamed
     if schema is None:
-        schema = Schema.draft(arrow.schema)
-        arrow = conform(arrow, schema)
+        schema = Schema.draft(batches.schema)
+        batches = conform(batches, schema)
     schema = schema if target is None else schema.with_target(target)
-    match_columns(schema, arrow.column_names)
+    match_columns(schema, batches.column_names)
+    if isinstance(batches, TableStream):
+        for _ in batches:
+            pass
     if not schema.modelled:
         raise SchemaError(
             "The schema leaves no column to model: all are ids, text or dropped. Declare another kind for at least one."
         )
-    return TableToFit(PrivateTable(arrow), schema, origin, keep_types, source_id(table))
+    return TableToFit(PrivateTable(batches), schema, origin, keep_types, source_id(table))
 
 
 def read_public_table(

@@ -190,12 +190,14 @@ def _continuous_threshold(patch: Patch) -> None:
 
 def _unit_ids_ignored(patch: Patch) -> None:
     patch.setattr(
-        fit, "limit_units", lambda table, unit, most: tables.PrivateTable(table._table, np.arange(len(table._table)))
+        fit,
+        "limit_units",
+        lambda table, unit, most, columns: tables.PrivateTable(table._table, np.arange(len(table._table))),
     )
 
 
 def _more_rows_than_declared(patch: Patch) -> None:
-    def only_known(unit_ids: Any, max_rows_per_unit: int) -> np.ndarray:
+    def only_known(unit_ids: Any, max_rows_per_unit: int, order_in_unit: Any) -> np.ndarray:
         return units.unit_numbers(unit_ids) >= 0
 
     patch.setattr(tables, "rows_within_units", only_known)
@@ -203,7 +205,9 @@ def _more_rows_than_declared(patch: Patch) -> None:
 
 def _nulls_as_units(patch: Patch) -> None:
     sound = units.rows_within_units
-    patch.setattr(tables, "rows_within_units", lambda ids, most: sound(ids, most) | ~np.asarray(ids.is_valid()))
+    patch.setattr(
+        tables, "rows_within_units", lambda ids, most, order: sound(ids, most, order) | ~np.asarray(ids.is_valid())
+    )
 
 
 MWEM = "SmartNoise, MWEM"

@@ -190,7 +190,7 @@ def test_no_other_folder_reads_private_state(file: Path) -> None:
 
 def test_the_rule_knows_what_the_opaque_types_hold() -> None:
     assert {"_codes", "_positions", "_exact_counts", "_rows", "_present", "_units", "_indices", "_taken"} <= STATE
-    assert {"_table", "_values", "_unit_ids"} <= STATE
+    assert {"_table", "_batches", "_unit_ids"} <= STATE
     assert {
         "_noise_multiplier",
         "_schedule",
@@ -210,7 +210,7 @@ def test_the_rule_knows_what_the_opaque_types_hold() -> None:
         ("def f(rows): return rows._codes.sum()", "takes _codes"),
         ("def f(charged): return charged._units._rows", "takes _rows"),
         ("def fit_codec(table): return table._table.num_rows", "takes _table"),
-        ("def f(numbers): return numbers._values['age'].max()", "takes _values"),
+        ("def f(numbers): return next(iter(numbers._batches))['age'].max()", "takes _batches"),
         ("names = getattr(table, '_table').column_names", "takes _table by name"),
         ("class Open(PrivateTable):\n    def rows(self): return self._table", "subclasses PrivateTable"),
         ("def step(charged): return charged._units", "takes _units"),

@@ -87,4 +87,5 @@ def noisy_size(table: PrivateTable, query: Query, ledger: Ledger) -> int:
     event = event_of(query, DiscreteGaussian)
     check_table_query(query)
     ledger.charge(query)
-    return max(1, table._table.num_rows + int(ledger.noise.discrete_gaussian(event.stddev, (1,))[0]))
+    exact = sum(batch.num_rows for batch in table._batches)
+    return max(1, exact + int(ledger.noise.discrete_gaussian(event.stddev, (1,))[0]))

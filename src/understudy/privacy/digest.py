@@ -15,7 +15,12 @@ def table_digest(table: PrivateTable | PublicTable, key: bytes) -> str:
 
     Computed from the private rows without noise: for the checkpoint folder and for comparisons only.
     """
-    content = table._table if isinstance(table, PrivateTable) else table.table
+    batches = [table.table] if isinstance(table, PublicTable) else table._batches
+    digests = [_batch_digest(batch, key) for batch in batches]
+    return digests[0] if len(digests) == 1 else hashlib.blake2b("".join(digests).encode(), key=key).hexdigest()
+
+
+def _batch_digest(content: pa.Table, key: bytes) -> str:
     digest = hashlib.blake2b(key=key, digest_size=32)
     digest.update(f"{content.num_rows} rows".encode())
     for name, column in zip(content.column_names, content.columns, strict=True):

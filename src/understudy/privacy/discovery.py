@@ -43,6 +43,7 @@ STANDS_OUT = 3.0  # a cell above this many standard deviations keeps its own mas
 WIDE = 1e4  # from this standard deviation on, the mass function of discrete noise is too long to be summed
 DELTA_FRACTION = 0.1  # of the guarantee's delta, for thresholded category lists
 BUDGET_FRACTIONS = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}
+MOST_PARTS = 64  # counts of as many batches are added up at once
 MAX_CATEGORIES = 1000
 """A 2-way marginal of two such columns has a million cells, which every method here can still hold. At epsilon 1 a
 category needs about 200 rows to be kept, so a table of fewer than 200,000 rows never reaches this limit."""
@@ -234,19 +235,42 @@ def discover_categories(
     occur get noise, and the list is sorted by value, so neither order nor absence reveals more. Keeping the largest
     is post-processing of the noisy counts above the threshold. Not covered: timing.
     """
-    event = _event_for(query, len(columns._values))
+    event = _event_for(query, len(columns._names))
     check_table_query(query)
     ledger.charge(query)
     threshold = rows_to_be_listed(query)
     kept = {}
-    for name, column in columns._values.items():
-        counted = pc.value_counts(_plain(column.drop_null()))
-        exact = counted.field("counts").to_numpy(zero_copy_only=False)
+    for name, (values, exact) in _count_values(columns).items():
         noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
         passes = noisy >= threshold
-        listed = counted.field("values").filter(pa.array(passes)).to_pylist()
+        listed = values.filter(pa.array(passes)).to_pylist()
         kept[name] = largest_counts(dict(zip(listed, noisy[passes].tolist(), strict=True)), most)
     return kept
+
+
+def _count_values(columns: PrivateColumns[pa.Array]) -> dict[str, tuple[pa.Array, np.ndarray]]:
+    """The values of each column, in the order in which they first occur, and their exact counts."""
+    parts: dict[str, list[pa.StructArray]] = {name: [] for name in columns._names}
+    for batch in columns._batches:
+        for name in parts:
+            parts[name].append(pc.value_counts(_plain(batch[name].drop_null())))
+            if len(parts[name]) >= MOST_PARTS:
+                parts[name] = [_add_counts(parts[name])]
+    added = {name: _add_counts(own) for name, own in parts.items()}
+    return {
+        name: (counted.field("values"), counted.field("counts").to_numpy(zero_copy_only=False))
+        for name, counted in added.items()
+    }
+
+
+def _add_counts(parts: Sequence[pa.StructArray]) -> pa.StructArray:
+    """Counts of the same values added up."""
+    if len(parts) == 1:
+        return parts[0]
+    joined = pa.table({key: pa.concat_arrays([part.field(key) for part in parts]) for key in ("values", "counts")})
+    added = joined.group_by("values", use_threads=False).aggregate([("counts", "sum")]).combine_chunks()
+    columns = [added.column(name).combine_chunks() for name in ("values", "counts_sum")]
+    return pa.StructArray.from_arrays(columns, ["values", "counts"])
 
 
 def largest_counts(noisy_counts: Mapping[Category, int], most: int) -> dict[Category, int]:
@@ -294,14 +318,18 @@ def discover_bounds(
 
     Formal guarantee: the cost of `query`: one noisy histogram per column over cells that are fixed in advance.
     """
-    event = _event_for(query, len(columns._values))
+    event = _event_for(query, len(columns._names))
     check_table_query(query)
     ledger.charge(query)
     found = {}
-    for name, column in columns._values.items():
-        edges = _public_edges(kinds[name])
-        cells = np.clip(np.searchsorted(edges, column, side="right") - 1, 0, len(edges) - 2)
-        exact = np.bincount(cells, minlength=len(edges) - 1)
+    edges_of = {name: _public_edges(kinds[name]) for name in columns._names}
+    counts = {name: np.zeros(len(edges) - 1, dtype=np.int64) for name, edges in edges_of.items()}
+    for batch in columns._batches:
+        for name, edges in edges_of.items():
+            cells = np.clip(np.searchsorted(edges, batch[name], side="right") - 1, 0, len(edges) - 2)
+            counts[name] += np.bincount(cells, minlength=len(edges) - 1)
+    for name, edges in edges_of.items():
+        exact = counts[name]
         noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
         first, last = _outermost_heavy(noisy, event.stddev) or _fallback_cells(kinds[name], edges)
         upper = edges[last + 1]
@@ -363,19 +391,22 @@ def discover_histograms(
     event = _event_for(query, sum(levels.values()))
     check_table_query(query)
     ledger.charge(query)
+    counts = {name: np.zeros(grids[name].num_cells, dtype=np.int64) for name in columns._names}
+    for batch in columns._batches:
+        for name, exact in counts.items():
+            exact += np.bincount(grids[name].cells(batch[name]), minlength=len(exact))
     return {
-        name: _noisy_tree(column, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)
-        for name, column in columns._values.items()
+        name: _noisy_tree(exact, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)
+        for name, exact in counts.items()
     }
 
 
 def _noisy_tree(
-    values: np.ndarray, grid: Grid, charged: int, stddev: float, ledger: Ledger, *, num_rows: int
+    exact_cells: np.ndarray, grid: Grid, charged: int, stddev: float, ledger: Ledger, *, num_rows: int
 ) -> Histogram:
     """Splits heavy cells level by level; then spreads each cell's mass over its parts."""
     levels, branching = grid.levels(most=charged)
     repeats = charged // levels  # levels that are charged but not needed repeat the counts, which are averaged
-    cells = grid.cells(values)
     scale = stddev / math.sqrt(repeats)
     parents: np.ndarray = np.zeros(1, dtype=np.int64)
     masses: np.ndarray | None = None  # at the root nothing is known yet
@@ -383,7 +414,7 @@ def _noisy_tree(
     for level in range(1, levels + 1):
         width = branching ** (levels - level)
         children = parents[:, None] * branching + np.arange(branching)
-        exact = _counts_of(cells // width, children.ravel()).reshape(children.shape)
+        exact = _counts_of(exact_cells, width, children.ravel()).reshape(children.shape)
         noisy = exact + ledger.noise.discrete_gaussian(stddev, (repeats, *children.shape)).mean(axis=0)
         noisy[children * width >= grid.num_cells] = 0.0  # beyond the upper bound
         if level == 1:  # a declared size far above the true one must not hide heavy cells
@@ -404,10 +435,11 @@ def _noisy_tree(
     return Histogram(grid, starts, stops, mass / mass.sum() if mass.sum() > 0 else (stops - starts) / grid.num_cells)
 
 
-def _counts_of(cells: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The number of rows in each of the wanted cells (sorted, distinct)."""
-    index = np.minimum(np.searchsorted(wanted, cells), len(wanted) - 1)
-    return np.bincount(index[wanted[index] == cells], minlength=len(wanted))
+def _counts_of(exact_cells: np.ndarray, width: int, wanted: np.ndarray) -> np.ndarray:
+    """The number of rows in each of the wanted cells, which are `width` finest cells wide."""
+    ends = np.concatenate([[0], np.cumsum(exact_cells)])
+    first, last = (np.minimum(cell * width, len(exact_cells)) for cell in (wanted, wanted + 1))
+    return ends[last] - ends[first]
 
 
 class _Blocks(NamedTuple):

@@ -42,7 +42,9 @@ def exact_examples(
     for start in range(0, max(1, len(rows._codes)), CHUNK):  # shapes do not reveal an empty table
         at = slice(start, start + CHUNK)
         own_key = jax.random.fold_in(key, start)  # no two rows share their randomness
-        encoded = np.asarray(layout.encode(rows._codes[at], rows._positions[at], own_key), dtype=np.float64)
+        encoded = np.asarray(
+            layout.encode(rows._codes[at].astype(np.int32), rows._positions[at], own_key), dtype=np.float64
+        )
         usable = np.asarray(np.isfinite(encoded).all(axis=1))
         encoded = np.where(usable[:, None], encoded, 0.0)
         inputs, label = encoded[:, :-1], encoded[:, -1]

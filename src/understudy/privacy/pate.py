@@ -18,10 +18,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Int32, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Int32, Integer, PRNGKeyArray, PyTree
 
 from understudy.errors import BudgetExceeded
 from understudy.privacy.clipping import RowLoss, unit_loss
+from understudy.privacy.sampling import take_rows
 
 AGAINST = ("median", "half")
 LEAST_STDDEV = 1e-3
@@ -34,7 +35,7 @@ bits; votes then get more noise than was charged."""
 class Partitions(eqx.Module):
     """Rows in the order of their teachers, each with any number of them: shapes follow from totals alone. Opaque."""
 
-    _rows: Float[Array, "rows features"] | Int[Array, "rows columns"]
+    _rows: Float[Array, "rows features"] | Integer[Array, "rows columns"]
     """Features, or the codes of one-hot blocks."""
     _offsets: Int[Array, " teachers"]
     """Where each teacher's rows begin."""
@@ -160,7 +161,7 @@ def teacher_step(
         batch_key, row_key = jax.random.split(own_key)
         at = offset + jax.random.randint(batch_key, (size,), 0, jnp.maximum(length, 1))
         # A teacher without rows would point at another's.
-        rows = jnp.where(length > 0, jnp.take(partitions._rows, at, axis=0, mode="clip"), 0)
+        rows = jnp.where(length > 0, take_rows(partitions._rows, at), 0)
         row_keys = jax.random.split(row_key, size)
         moving, rest = eqx.partition(network, eqx.is_inexact_array)
 

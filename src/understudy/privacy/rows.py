@@ -10,7 +10,6 @@ what they return stays in `privacy/` until noise has been added.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,9 +17,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Integer, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy.codes import count_cells
 from understudy.privacy.totals import Totals
 
 if TYPE_CHECKING:  # these read tables; training alone must not need to
@@ -134,11 +134,7 @@ class PrivateRows:
 
     def _count_cells(self, clique: Clique) -> np.ndarray:
         """Every row is in exactly one cell."""
-        shape = self.domain.shape(clique)
-        flat = np.zeros(len(self._codes), dtype=np.int64)
-        for name, size in zip(clique, shape, strict=True):
-            flat = flat * size + self._codes[:, self.domain.index(name)]
-        return np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
+        return count_cells(self._codes, [self.domain.index(name) for name in clique], self.domain.shape(clique))
 
     def _note_total(self, noisy_counts: np.ndarray, stddev: float) -> None:
         """Called for every answered marginal: its cells count each row once."""
@@ -149,7 +145,9 @@ class PrivateRows:
 
     def _encoded(self, layout: RowEncoder | None, ledger: "Ledger") -> np.ndarray:
         """Features of all rows by `layout`, with randomness of the ledger; without a layout the codes."""
-        return self._codes if layout is None else layout.encode(self._codes, self._positions, ledger.noise.key())
+        if layout is None:
+            return self._codes
+        return layout.encode(self._codes.astype(np.int32), self._positions, ledger.noise.key())
 
     def _unit_of_row(self) -> np.ndarray:
         """The number of each row's unit."""
@@ -176,7 +174,7 @@ class PrivateRows:
 class PrivateUnits(eqx.Module):
     """Private rows arranged for training, one line for each unit. A pytree, so that compiled programs can take it."""
 
-    _rows: Float[Array, "units slots features"] | Int[Array, "units slots columns"]
+    _rows: Float[Array, "units slots features"] | Integer[Array, "units slots columns"]
     """Features, or the codes of one-hot blocks."""
     _present: Bool[Array, "units slots"]
 

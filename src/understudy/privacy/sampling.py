@@ -111,7 +111,7 @@ def sum_over_batch(
     """Adds up `part` over the chunks of one batch: a chunk of units, which of them are taken, and a key of its own."""
 
     def chunk_sum(number: int | Array, at: Array, taken: Array) -> Total:
-        rows = jax.tree_util.tree_map(lambda array: jnp.take(array, at, axis=0, mode="clip"), units)
+        rows = jax.tree_util.tree_map(lambda array: take_rows(array, at), units)
         return part(rows, taken, jax.random.fold_in(key, number))
 
     def more(total: Total, chunk: tuple[Array, Array, Array]) -> tuple[Total, None]:
@@ -121,6 +121,12 @@ def sum_over_batch(
     if len(batch._indices) == 1:
         return total
     return jax.lax.scan(more, total, (jnp.arange(1, len(batch._indices)), batch._indices[1:], batch._taken[1:]))[0]
+
+
+def take_rows(rows: Array, at: Int[Array, " chunk"]) -> Array:
+    """The rows at these indices. Codes, which are held in as few bytes as they need, become 32-bit integers."""
+    taken = jnp.take(rows, at, axis=0, mode="clip")
+    return taken.astype(jnp.int32) if jnp.issubdtype(taken.dtype, jnp.unsignedinteger) else taken
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3, 4))

@@ -242,7 +242,7 @@ def _summed_values(rows: PrivateRows, functions: RowFunctions, key: PRNGKeyArray
     total = np.zeros(functions.count, dtype=np.int64)
     for start in range(0, len(rows._codes), CHUNK):
         at = slice(start, start + CHUNK)
-        part = rows._codes[at]
+        part = rows._codes[at].astype(np.int32)
         if functions.layout is not None:
             assert key is not None
             own_key = jax.random.fold_in(key, start)  # so no two rows share their randomness

@@ -3,18 +3,22 @@
 `PrivateTable` and `PrivateColumns` are opaque, like `PrivateRows`: what they hold has underscore names, which no code
 outside `privacy/` may use. Functions of single rows or values come in from outside (a codec's rules, the numbers of a
 column). They are pure and are called here, and what they return stays in an opaque type.
+
+A private table is read batch by batch, as often as a query needs it, and is never held as a whole.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from understudy.privacy.codes import CodeStore
 from understudy.privacy.rows import PrivateRows, PublicRows
-from understudy.privacy.units import choose_units, rows_within_units, unit_numbers
+from understudy.privacy.units import choose_units, content_order, rows_within_units, unit_numbers
 from understudy.schema import Domain, NumericDomain
 
 Values = TypeVar("Values")
@@ -24,12 +28,18 @@ Values = TypeVar("Values")
 class PrivateTable:
     """A private table in the columns of its schema. Names and types of the columns are public, nothing else is."""
 
-    def __init__(self, table: pa.Table, unit_of_row: np.ndarray | None = None):
-        self._table = table
+    def __init__(self, batches: pa.Table | Iterable[pa.Table], unit_of_row: np.ndarray | None = None):
+        """`batches` must give the same rows in the same order whenever they are read."""
+        self._batches: Iterable[pa.Table] = (batches,) if isinstance(batches, pa.Table) else batches
         self._unit_ids = unit_of_row
 
     def __repr__(self) -> str:
         return "PrivateTable(...)"
+
+    @property
+    def _table(self) -> pa.Table:
+        """All rows at once, for what cannot work batch by batch."""
+        return pa.concat_tables(self._batches)
 
     def __len__(self) -> int:
         raise TypeError("The exact number of rows of a private table is private: use noisy_size.")
@@ -49,17 +59,48 @@ class PublicTable:
 
 
 class PrivateColumns(Generic[Values]):
-    """Values of some columns of a private table, each in one array."""
+    """Values of some columns of a private table, batch by batch, each column in one array per batch."""
 
-    def __init__(self, values: Mapping[str, Values]):
-        self._values = values  # not copied: nothing is read before the charge
+    def __init__(self, values: Mapping[str, Values], batches: "Iterable[Mapping[str, Values]] | None" = None):
+        """`values` is the only batch; of several `batches`, it names the columns and is not read."""
+        self._names = tuple(values)
+        self._batches = (values,) if batches is None else batches  # not read before the charge
 
     def __repr__(self) -> str:
-        return f"PrivateColumns({', '.join(self._values)})"
+        return f"PrivateColumns({', '.join(self._names)})"
 
     def only(self, names: Iterable[str]) -> "PrivateColumns[Values]":
         """The columns of these names."""
-        return PrivateColumns({name: self._values[name] for name in names})
+        names = tuple(names)
+        chosen = _Mapped(self._batches, functools.partial(_choose, names=names))
+        return PrivateColumns(dict.fromkeys(names), chosen)  # type: ignore[arg-type]
+
+
+class _Mapped:
+    """Batches through a function, computed anew whenever they are read."""
+
+    def __init__(self, batches: Iterable, function: Callable):
+        self._source, self._function = batches, function
+
+    def __iter__(self) -> Iterator:
+        return map(self._function, self._source)
+
+
+class _Marked:
+    """Batches without the rows that are not marked, in the order of the marks."""
+
+    def __init__(self, batches: Iterable[pa.Table], marks: np.ndarray):
+        self._source, self._marks = batches, marks
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        start = 0
+        for batch in self._source:
+            yield batch.filter(pa.array(self._marks[start : start + batch.num_rows]))
+            start += batch.num_rows
+
+
+def _choose(values: Mapping[str, Values], names: Sequence[str]) -> dict[str, Values]:
+    return {name: values[name] for name in names}
 
 
 def hold_out(
@@ -87,15 +128,22 @@ def split_units(
     return table.filter(pc.invert(held)), table.filter(held)
 
 
-def limit_units(table: PrivateTable, unit: str | None, max_rows_per_unit: int) -> PrivateTable:
+def limit_units(table: PrivateTable, unit: str | None, max_rows_per_unit: int, columns: Sequence[str]) -> PrivateTable:
     """At most `max_rows_per_unit` rows of each unit, and none without a unit id. Without units, all rows.
+
+    Which rows of a larger unit are used follows from their values in these columns.
 
     Formal guarantee: that of `rows_within_units`.
     """
     if unit is None:
         return table
-    kept = table._table.filter(pa.array(rows_within_units(table._table.column(unit), max_rows_per_unit)))
-    return PrivateTable(kept, unit_numbers(kept.column(unit)))
+    ids, order = [], []
+    for batch in table._batches:
+        ids.append(batch.column(unit))
+        order.append(content_order(batch, columns))
+    joined = pa.chunked_array([chunk for each in ids for chunk in each.chunks], ids[0].type)
+    kept = rows_within_units(joined, max_rows_per_unit, np.concatenate(order))
+    return PrivateTable(_Marked(table._batches, kept), unit_numbers(joined.filter(pa.array(kept))))
 
 
 def keep_rows(table: PrivateTable, kept: Callable[[pa.Table], np.ndarray]) -> PrivateTable:
@@ -105,19 +153,27 @@ def keep_rows(table: PrivateTable, kept: Callable[[pa.Table], np.ndarray]) -> Pr
     removing the rows of one unit changes this unit's rows alone, and their number does not grow.
     """
     assert table._unit_ids is None, "rows are left out before the units are numbered"
-    return PrivateTable(table._table.filter(pa.array(kept(table._table))))
+
+    def filtered(batch: pa.Table) -> pa.Table:
+        return batch.filter(pa.array(kept(batch)))
+
+    return PrivateTable(_Mapped(table._batches, filtered))
 
 
 def convert_rows(table: PrivateTable, function: Callable[[pa.Table], pa.Table]) -> PrivateTable:
     """The table through a function that works row by row and returns as many rows."""
-    return PrivateTable(function(table._table), table._unit_ids)
+    return PrivateTable(_Mapped(table._batches, function), table._unit_ids)
 
 
 def convert_columns(
     table: PrivateTable, functions: Mapping[str, Callable[[pa.ChunkedArray], Values]]
 ) -> PrivateColumns[Values]:
     """These columns, each through its function, which works value by value."""
-    return PrivateColumns({name: function(table._table.column(name)) for name, function in functions.items()})
+
+    def converted(batch: pa.Table) -> dict[str, Values]:
+        return {name: function(batch.column(name)) for name, function in functions.items()}
+
+    return PrivateColumns(dict.fromkeys(functions), _Mapped(table._batches, converted))  # type: ignore[arg-type]
 
 
 def encode_rows(
@@ -130,11 +186,14 @@ def encode_rows(
     scales: Sequence[NumericDomain | None],
 ) -> PrivateRows:
     """The encoded rows. `codes` and `positions` work row by row, by public rules; positions are computed on demand."""
+    store = CodeStore(domain.sizes)
+    for batch in table._batches:
+        store.append(codes(batch))
     return PrivateRows(
-        codes(table._table),
+        store.finish(),
         domain,
         max_rows_per_unit=max_rows_per_unit,
         units=table._unit_ids,
-        positions=lambda: positions(table._table),
+        positions=lambda: np.concatenate([positions(batch) for batch in table._batches]),
         scales=scales,
     )
