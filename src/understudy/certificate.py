@@ -118,7 +118,8 @@ def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
     found: dict[str, list[str]] = {"categories": [], "bounds": []}
     for column in codec.reexpression.modelled.modelled:
         if column.estimated is not None:
-            found[column.estimated].append(f"{column.name} ({columns[column.name].extent})")
+            label = codec.reexpression.label(column.name)
+            found[column.estimated].append(f"{label} ({columns[column.name].extent})")
     return (*facts, *(_one_line(f"{what} of {', '.join(names)}") for what, names in found.items() if names))
 
 
@@ -151,7 +152,8 @@ def estimation_notes(estimation: Plan, codec: Codec) -> tuple[Note, ...]:
         is_loss = enough > LARGE_FRACTION_LOST * codec.num_rows
         notes.append(Note(_one_line(text), Level.WARNING if is_loss else Level.INFO))
     if "bounds" in estimation:
-        cut = [f"{column.name} {column.extent}" for column in columns if column.name in estimation["bounds"].columns]
+        label = codec.reexpression.label
+        cut = [f"{label(c.name)} {c.extent}" for c in columns if c.name in estimation["bounds"].columns]
         text = (
             f"Bounds of numbers and dates were estimated privately: {_some(cut)}. Values outside were clamped. To "
             "set the bounds, declare them in the schema."

@@ -97,6 +97,13 @@ class Reexpression:
                     kept &= ~rule.broken(typed)
         return kept
 
+    def label(self, name: str) -> str:
+        """What a modelled column is, for people."""
+        for step in self.steps:
+            if isinstance(step, Difference) and name == step.column.name:
+                return step.label
+        return name
+
     def within_bounds(self, table: pa.Table) -> Bool[np.ndarray, " rows"]:
         """Which rebuilt rows are inside the declared bounds: the sum of a date and a difference may not be."""
         inside = np.ones(table.num_rows, dtype=bool)

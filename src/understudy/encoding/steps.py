@@ -154,6 +154,12 @@ class Difference:
         return tuple(column.name for column in self.limits)
 
     @property
+    def label(self) -> str:
+        """The difference in words."""
+        limits = " or ".join(" + ".join(term.columns) for term in self.terms)
+        return f"{limits} minus {self.column.name}" if self.below else f"{self.column.name} minus {limits}"
+
+    @property
     def free_name(self) -> str:
         """The name of the column for rows without a limit."""
         return f"{self.column.name} without {' and '.join(self.inputs)}"

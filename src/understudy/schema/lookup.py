@@ -12,15 +12,26 @@ LookupRow = tuple[Category | None, ...]
 MAX_LOOKUP_ROWS = 1_000_000
 
 
+def _separator(header: str, columns: Sequence[str]) -> str:
+    """The separator by which the header has most of the columns; a comma if several do."""
+
+    def num_found(separator: str) -> int:
+        return len({name.strip().strip('"') for name in header.strip().split(separator)} & set(columns))
+
+    return max(",;\t|", key=num_found)
+
+
 def read_lookup(path: str, columns: Sequence[str], *, folder: Path | None = None) -> tuple[LookupRow, ...]:
     """The rows of a CSV file in the order of these columns, each row once. Values are texts, as in the file.
 
-    The file has a header; other columns are ignored. It must be public: whoever writes the schema vouches for that.
+    The file has a header; other columns are ignored. Its separator is a comma, a semicolon, a tab or a bar. It must be
+    public: whoever writes the schema vouches for that.
     """
     place = Path(path) if folder is None else folder / path
     try:
         with open(place, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
+            reader = csv.reader(file, strict=True, delimiter=_separator(file.readline(), columns))
+            file.seek(0)
             rows = [(reader.line_num, row) for row in reader]
     except FileNotFoundError:
         raise SchemaError(

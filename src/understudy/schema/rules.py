@@ -179,7 +179,7 @@ class Combinations(Rule):
                 key="combinations",
             )
         key = "forbidden" if self.allowed is None else "allowed"
-        object.__setattr__(self, key, _check_rows(getattr(self, key), key, names))
+        object.__setattr__(self, key, _check_rows(_rows_of(getattr(self, key), names), key, names))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -228,7 +228,8 @@ class Determines(Rule):
             raise SchemaError(
                 f"Column {both[0]!r} is both in determines and in gives. Remove it from one of them.", column=both[0]
             )
-        listed = _check_rows(self.table, "table", (*keys, *given), nulls_from=len(keys))
+        names = (*keys, *given)
+        listed = _check_rows(_rows_of(self.table, names), "table", names, nulls_from=len(keys))
         vars(self)["table"] = listed
         seen: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
         for row in listed:
@@ -389,12 +390,21 @@ KINDS: tuple[type[Rule], ...] = (Keep, Combinations, Determines, Sum, Skip, When
 def rule_from_dict(entry: object, *, number: int = 1, folder: Path | None = None) -> Rule:
     """A rule from its keys in a schema file. Paths of lookup tables are relative to `folder`.
 
+    A rule is returned as it is, and a text is the condition of a `Keep`.
+
     >>> rule_from_dict({"skip": "employer", "when": "employed = 'no'"}).text
     "employer is null exactly when employed = 'no'"
     """
     where = f"Rule {number}"
+    if isinstance(entry, Rule):
+        return entry
+    if isinstance(entry, str):
+        entry = {"keep": entry}
     if not isinstance(entry, Mapping):
-        raise SchemaError(f'{where} must be a section: [[rules]] with a line such as keep = "a >= b".')
+        raise SchemaError(
+            f'{where} must be a section, [[rules]] with a line such as keep = "a >= b", or in Python a dict or a rule; '
+            f"found {type(entry).__name__}."
+        )
     kind = next((kind for kind in KINDS if kind.FIRST_KEY in entry), None)
     if kind is None:
         known = [kind.FIRST_KEY for kind in KINDS]
@@ -563,6 +573,11 @@ def _check_names(names: object, key: str, *, at_least: int = 1) -> tuple[str, ..
     if twice := [name for name in found if found.count(name) > 1]:
         raise SchemaError(f"{key} names column {twice[0]!r} twice. Remove one.", column=twice[0], key=key)
     return found
+
+
+def _rows_of(given: object, columns: Sequence[str]) -> object:
+    """The rows of the file, if a path is given."""
+    return read_lookup(given, columns) if isinstance(given, str) else given
 
 
 def _check_rows(

@@ -274,7 +274,9 @@ class Schema(Summarized):
 
     def _check_rules(self) -> None:
         """Refuses rules that cannot be kept; sums get the decimals of their columns."""
-        object.__setattr__(self, "rules", tuple(self.rules))
+        if isinstance(self.rules, str | Mapping):
+            raise SchemaError("rules must be a list of rules. Put the one rule into a list.", key="rules")
+        object.__setattr__(self, "rules", read_rules(list(self.rules)))
         if not self.rules:
             return
         from understudy.schema.rule_checks import checked_rules  # loads DuckDB, which only conditions need

@@ -60,7 +60,7 @@ def read_sections(
 def read_rules(entries: object, folder: Path | None = None) -> tuple[Rule, ...]:
     """The rules of the [[rules]] sections."""
     if not isinstance(entries, list):
-        raise SchemaError("rules must be sections with two brackets: [[rules]] before the lines of each rule.")
+        raise SchemaError("rules must be a list: sections with two brackets, [[rules]] before the lines of each rule.")
     return tuple(rule_from_dict(entry, number=at, folder=folder) for at, entry in enumerate(entries, start=1))
 
 
@@ -105,7 +105,8 @@ _HEADER = """\
 # for a categorical one: unknown = "..." (the category that undeclared values become; absent: "other", which is added),
 # closed = true (the list is complete, so there is no "other").
 # How text files write a real column: decimals = 2 (digits after the decimal point; absent: as many as needed);
-# a date or datetime: format = "%d.%m.%Y"; a boolean: format = "no/yes" (absent: "false/true")."""
+# a date or datetime: format = "%d.%m.%Y"; a boolean: format = "no/yes" (absent: "false/true").
+# What every synthetic row keeps: [[rules]] at the end of the file, each with a line such as keep = "end >= start"."""
 
 _COMMENT_COLUMN = 40
 _NOT_DECLARED = "absent: estimated privately with part of the budget"
