@@ -423,7 +423,7 @@ def test_refused_paths_of_lookup_files(tmp_path: Path, path: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("keep", r"must be a section: \[\[rules\]\]"),
+        (7, r"must be a section, \[\[rules\]\]"),
         ({}, "has nothing; expected one of the keys keep"),
         ({"kep": "a > b"}, "Did you mean 'keep'"),
         ({"when": "a = 1"}, "expected one of the keys"),
