@@ -160,7 +160,7 @@ def test_types_do_not_depend_on_what_a_batch_holds(library: str) -> None:
     }
     frame = {"pyarrow": lambda: table, "pandas": table.to_pandas, "polars": lambda: pl.from_arrow(table)}[library]()
     release = us.fit(frame, "independent", GUARANTEE, schema={"columns": columns}, keep_types=True, seed=0)
-    batches = list(release.sample_batches(400, seed=0, batch_rows=40))
+    batches = list(release.sample_batches(400, seed=0, batch_rows=10))
     rows = whole(batches)
     assert pa.types.is_int64(rows.schema.field("key").type)  # 400 is too large for 8 bits
     assert pa.types.is_int64(rows.schema.field("x").type)  # as are values up to 100,000 for 16
@@ -179,7 +179,7 @@ def test_arrow_files_of_many_batches_can_be_read_by_polars(tmp_path: Path) -> No
     table = pa.table({"kind": pa.array(["common"] * 97 + ["rare"] * 3).dictionary_encode()})
     schema = {"columns": {"kind": {"kind": "categorical", "categories": ["common", "rare"]}}}
     release = us.fit(table, "independent", GUARANTEE, schema=schema, keep_types=True, seed=0)
-    write_batches(release.sample_batches(500, seed=0, batch_rows=10), tmp_path / "x.arrow")
+    write_batches(release.sample_batches(500, seed=0, batch_rows=2), tmp_path / "x.arrow")
     assert len(pl.read_ipc(tmp_path / "x.arrow")) == 500
 
 
