@@ -22,8 +22,10 @@ from understudy.tables.options import ReadOptions
 from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import OutputBatches
 
-BLOCK_BYTES = 1 << 24
-"""How much of a file is parsed at once; no row may be longer."""
+BLOCK_BYTES = 1 << 22
+"""How much of a file is parsed at once. The parser reads up to 32 blocks ahead, so this decides the memory it takes."""
+LONGEST_ROW = 1 << 24
+"""A row may not be longer: an unclosed quote would make the rest of the file one row."""
 
 _PLAIN = ReadOptions()
 _END = "end"
@@ -66,7 +68,7 @@ def _read_batches(
 ) -> Iterator[pa.Table]:
     """All rows; one batch is held back, since its last row may be the extra one."""
     try:
-        batches = _parse(location, first, options)
+        batches = _parse_all(location, first, options)
         held = next(batches, None) or types.empty_table()
         for batch in batches:
             if batch.num_rows:
@@ -87,10 +89,27 @@ def _read_batches(
     yield held.slice(0, rows).cast(_untyped(held.schema, first, options))
 
 
+def _parse_all(location: TableLocation, first: _FirstLine, options: ReadOptions) -> Iterator[pa.Table]:
+    """The table as by `_parse`; if a row does not fit in a block, those that are left in larger blocks."""
+    num_done = 0
+    try:
+        for batch in _parse(location, first, options, BLOCK_BYTES):
+            yield batch
+            num_done += batch.num_rows
+        return
+    except pa.ArrowInvalid:
+        pass
+    for batch in _parse(location, first, options, LONGEST_ROW):
+        num_skipped = min(num_done, batch.num_rows)
+        yield batch.slice(num_skipped)
+        num_done -= num_skipped
+
+
 def _parse(
     location: TableLocation,
     first: _FirstLine,
     options: ReadOptions,
+    block_bytes: int,
     *,
     threads: bool = True,
     on_ragged: Callable[[pa.csv.InvalidRow], str] | None = None,
@@ -101,7 +120,7 @@ def _parse(
         reader = pa.csv.open_csv(
             _StreamWithLastLine(stream, first.delimiter.join([_END] * len(names)).encode()),
             read_options=pa.csv.ReadOptions(
-                use_threads=threads, block_size=BLOCK_BYTES, column_names=None if first.is_header else names
+                use_threads=threads, block_size=block_bytes, column_names=None if first.is_header else names
             ),
             parse_options=pa.csv.ParseOptions(
                 delimiter=first.delimiter,
@@ -179,7 +198,7 @@ def _require_equal_fields(location: TableLocation, first: _FirstLine, options: R
         return "error"
 
     with contextlib.suppress(pa.ArrowInvalid):
-        for _ in _parse(location, first, options, threads=False, on_ragged=on_ragged):
+        for _ in _parse(location, first, options, LONGEST_ROW, threads=False, on_ragged=on_ragged):
             pass
     if ragged:
         expected, found, row = ragged[0]

@@ -25,6 +25,8 @@ from understudy.tables.statistics_files import STATISTICS_SUFFIXES
 
 BATCH_ROWS = 2**18
 """The most rows of a batch."""
+BATCH_VALUES = 2**23
+"""The most values of a batch: with many columns it has fewer rows."""
 KEPT_BYTES = 256 * 2**20
 """A table that takes less memory than this is kept there: it is not read again in the next pass."""
 
@@ -54,16 +56,17 @@ class TableStream:
         return self.schema.names
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Batches of at most `BATCH_ROWS` rows; at least one, perhaps without rows."""
+        """Batches of at most `BATCH_ROWS` rows and `BATCH_VALUES` values; at least one, perhaps without rows."""
         if self._read is None:
             yield from self._kept
             return
         kept: list[pa.Table] = []
         num_bytes = 0
         is_empty = True
+        num_rows = _batch_rows(len(self.schema))
         for table in self._read():
-            for start in range(0, table.num_rows, BATCH_ROWS):
-                batch, is_empty = table.slice(start, BATCH_ROWS), False
+            for start in range(0, table.num_rows, num_rows):
+                batch, is_empty = table.slice(start, num_rows), False
                 num_bytes += batch.nbytes
                 if num_bytes <= KEPT_BYTES:
                     kept.append(batch)
@@ -75,6 +78,11 @@ class TableStream:
             yield kept[0]
         if num_bytes <= KEPT_BYTES:
             self._kept, self._read = kept, None  # without its reader, the connection to a server is closed
+
+
+def _batch_rows(num_columns: int) -> int:
+    """The most rows of a batch with this number of columns."""
+    return min(BATCH_ROWS, max(1, BATCH_VALUES // max(1, num_columns)))
 
 
 def stream_table(
@@ -115,13 +123,13 @@ def stream_location(
     require_names(reader.types.names, str(location))
     types = conform(normalize(reader.types.empty_table()), schema).schema
     own = reader.types if reader.own is None else reader.own
+    num_rows = _batch_rows(len(types))
 
     def read() -> Iterator[pa.Table]:
-        rows = _explained(reader.read(BATCH_ROWS), location)
-        for batch in read_unchanged(rows, version, lambda: _version_now(location), str(location)):
-            for start in range(0, batch.num_rows, BATCH_ROWS):
-                conformed = conform(normalize(batch.slice(start, BATCH_ROWS)), schema)
-                yield _in_types(conformed, types, str(location))
+        rows = _explained(reader.read(num_rows), location)
+        unchanged = read_unchanged(rows, version, lambda: _version_now(location), str(location))
+        for batch in _of_even_size(unchanged, num_rows):
+            yield _in_types(conform(normalize(batch), schema), types, str(location))
 
     return TableStream(types, read), Origin.of(output_schema(own, types, schema, keep_types=keep_types), "file")
 
@@ -159,6 +167,20 @@ def _version_now(location: TableLocation) -> Version:
 def _explained(batches: Iterator[pa.Table], location: TableLocation) -> Iterator[pa.Table]:
     with explain_errors(location):
         yield from batches
+
+
+def _of_even_size(batches: Iterator[pa.Table], num_rows: int) -> Iterator[pa.Table]:
+    """The same rows in batches of not much less than this number of rows and never more: each takes some time."""
+    held: list[pa.Table] = []
+    for batch in batches:
+        if held and (sum(map(len, held)) + len(batch) > num_rows or batch.schema != held[0].schema):
+            yield pa.concat_tables(held)
+            held = []
+        slices = [batch.slice(start, num_rows) for start in range(0, len(batch), num_rows)]
+        yield from slices[:-1]
+        held += slices[-1:]
+    if held:
+        yield pa.concat_tables(held)
 
 
 def _in_types(batch: pa.Table, types: pa.Schema, where: str) -> pa.Table:
@@ -214,14 +236,15 @@ def _open_lazy(source: object) -> tuple[object, Callable[[], Iterator[object]]] 
         import polars as pl
 
         empty = pl.DataFrame(schema=source.collect_schema())
-        return empty, lambda: iter(source.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True))
+        return empty, lambda: iter(source.collect_batches(chunk_size=_batch_rows(empty.width), maintain_order=True))
     if nw.dependencies.is_dask_dataframe(source):
         return source._meta, lambda: (partition.compute() for partition in source.partitions)
     return None
 
 
 def _relation_batches(relation: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
-    with relation.to_arrow_reader(BATCH_ROWS) as reader:  # closed also when a pass is broken off
+    # Closed also when a pass is broken off: until then its connection refuses other queries.
+    with relation.to_arrow_reader(_batch_rows(len(relation.columns))) as reader:
         yield from reader
 
 

@@ -1,0 +1,718 @@
+"""Tables read in batches are those read whole: values, types and origin, whatever the size of the batches."""
+
+import contextlib
+import csv
+import datetime as dt
+import functools
+import gzip
+import io
+import itertools
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from tests.tables.table_examples import CANARY, STYLED, written
+from tests.tables.test_databases import server as server
+from tests.tables.test_reading import DECLARED, as_csv, as_json_lines, rows_of_texts
+from tests.tables.test_reading_is_rowwise import ALSO_UNMODELLED, ODD_TEXTS, TYPED, WRITTEN, arrow_table
+from understudy.errors import TableError
+from understudy.schema import Column, Schema
+from understudy.tables import (
+    ReadOptions,
+    TableStream,
+    as_arrow,
+    delimited,
+    read_table,
+    stream,
+    stream_table,
+    write_table,
+)
+
+SCHEMA = Schema(
+    columns=(
+        Column(name="n", kind="integer"),
+        Column(name="r", kind="real"),
+        Column(name="c", kind="categorical"),
+        Column(name="b", kind="boolean"),
+        Column(name="d", kind="date"),
+        Column(name="t", kind="text"),
+        Column(name="u", kind="id"),
+    ),
+    unit="u",
+)
+NUM_ROWS = 23
+PEOPLE = pa.table(
+    {
+        "n": pa.array([None if i % 7 == 3 else i * 10**14 for i in range(NUM_ROWS)]),
+        "r": pa.array([None if i % 5 == 1 else i / 8 for i in range(NUM_ROWS)]),
+        "c": pa.array([["ä", 'x,"y"', None, "line\nbreak"][i % 4] for i in range(NUM_ROWS)]),
+        "b": pa.array([[True, False, None][i % 3] for i in range(NUM_ROWS)]),
+        "d": pa.array([dt.date(2020, 1, 1 + i) if i % 6 else None for i in range(NUM_ROWS)]),
+        "t": pa.array([f"note {i}" for i in range(NUM_ROWS)]),
+        "u": pa.array([i // 2 for i in range(NUM_ROWS)]),
+    }
+)
+FILES = ["x.csv", "x.tsv", "x.csv.gz", "x.jsonl", "x.jsonl.gz", "x.parquet", "x.feather", "x.arrow"]
+DATABASES = ["x.sqlite::people", "x.duckdb::people"]
+
+
+@contextlib.contextmanager
+def sizes(*, rows: int, kept: int = 0, block: int = 1 << 22, values: int = 2**23) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "BATCH_ROWS", rows)
+        patch.setattr(stream, "BATCH_VALUES", values)
+        patch.setattr(stream, "KEPT_BYTES", kept)
+        patch.setattr(delimited, "BLOCK_BYTES", block)
+        yield
+
+
+def streamed(source: object, schema: Schema = SCHEMA, **options: Any) -> TableStream:
+    found = stream_table(source, schema=schema, **options)
+    assert found is not None
+    return found[0]
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Values alone: batches have dictionaries of their own."""
+    is_coded = [pa.types.is_dictionary(field.type) for field in table.schema]
+    columns = [c.cast(c.type.value_type) if coded else c for c, coded in zip(table.columns, is_coded, strict=True)]
+    return pa.table(columns, names=table.column_names)
+
+
+SIZES: tuple[dict[str, int], ...] = (
+    {"rows": 4, "block": 64},
+    {"rows": 10**6, "values": 50, "kept": 2**30, "block": 300},
+)
+
+
+def check_equal(source: object | Callable[[], object], schema: Schema = SCHEMA, **options: Any) -> None:
+    """Two passes over the batches against the whole table. A source that can be read only once comes as a function."""
+    make = source if callable(source) else lambda: source
+    whole, origin = as_arrow(make(), schema, **options)  # type: ignore[arg-type]
+    for size in SIZES:
+        with sizes(**size):
+            found = stream_table(make(), schema=schema, **options)
+            assert found is not None
+            batches, again = list(found[0]), list(found[0])
+        assert found[1] == origin
+        assert found[0].column_names == whole.column_names
+        assert found[0].schema.equals(whole.schema, check_metadata=True)
+        assert all(batch.schema.equals(whole.schema, check_metadata=True) for batch in batches)
+        most = min(size["rows"], max(1, size.get("values", 2**23) // whole.num_columns))
+        assert all(batch.num_rows <= most for batch in batches)
+        assert all(batch.num_rows for batch in batches[1:])
+        for made in (batches, again):
+            assert plain(pa.concat_tables(made)).equals(plain(whole))
+
+
+# ------------------------------------------------------------------------------------------------------------- equality
+
+
+@pytest.mark.parametrize("keep_types", [False, True])
+@pytest.mark.parametrize("num_rows", [NUM_ROWS, 1, 0])
+@pytest.mark.parametrize("name", [*FILES, *DATABASES])
+def test_every_format(tmp_path: Path, name: str, num_rows: int, keep_types: bool) -> None:
+    source = f"{tmp_path}/{name}"
+    write_table(PEOPLE.slice(0, num_rows), source)
+    check_equal(source if "::" in source else Path(source), keep_types=keep_types)
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_every_arrow_type(tmp_path: Path, name: str) -> None:
+    held, _, odd = TYPED[name]
+    table = pa.concat_tables([arrow_table(name, odd)] * 2)
+    sources: list[object] = [table]
+    if not pa.types.is_decimal(held) or held.bit_width >= 128:
+        pa.feather.write_feather(table, str(tmp_path / "x.feather"), chunksize=2)
+        sources.append(tmp_path / "x.feather")
+        with pa.ipc.new_stream(str(tmp_path / "stream.arrow"), table.schema) as writer:
+            writer.write_table(table, 2)
+        sources.append(tmp_path / "stream.arrow")
+        with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):  # Parquet has fewer types
+            pq.write_table(table, tmp_path / "x.parquet", row_group_size=2)
+            sources.append(tmp_path / "x.parquet")
+    other = Column(name="y", kind="integer")
+    schemas = [Schema(columns=(ALSO_UNMODELLED[kind], other)) for kind in ("integer", "zoned", "bought", "text")]
+    schemas.append(Schema(columns=(ALSO_UNMODELLED["id"], other), unit="x"))
+    for i, source in enumerate(sources):
+        for schema in schemas[i % 2 :]:  # inside they are all Arrow
+            check_equal(source, schema, keep_types=i % 2 == 0)
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+@pytest.mark.parametrize("kind", ["real", "date", "bought", "id"])
+def test_every_option_of_text_files(tmp_path: Path, kind: str, how: str) -> None:
+    reading, texts = WRITTEN[how]
+    mark = reading.separator or ";"
+    rows = "".join(f"{text}{mark}1\n" for text in [*texts, *ODD_TEXTS])
+    head = "" if reading.header is False else f"x{mark}y\n"
+    path = written(tmp_path, (head + rows).encode(reading.encoding))
+    check_equal(path, Schema(columns=(ALSO_UNMODELLED[kind], Column(name="y", kind="integer"))), reading=reading)
+
+
+TEXT = st.text(st.sampled_from(list('ab1,;|"\n\r\t äé€')), max_size=12)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(st.tuples(TEXT, TEXT), max_size=12),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "cp1252", "utf-16"]),
+    separator=st.sampled_from([None, ",", ";", "tab", "|"]),
+    header=st.sampled_from([None, True, False]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    ending=st.sampled_from(["csv", "tsv", "csv.gz"]),
+    batch_rows=st.integers(1, 5),
+    block=st.integers(8, 200),
+)
+def test_delimited_texts(
+    tmp_path: Path,
+    rows: list[tuple[str, str]],
+    encoding: str,
+    separator: str | None,
+    header: bool | None,
+    end: str,
+    ending: str,
+    batch_rows: int,
+    block: int,
+) -> None:
+    """Quotes, separators and line breaks in fields, wherever a block ends."""
+    mark = {None: "\t" if ending == "tsv" else ",", "tab": "\t"}.get(separator, separator)
+    assert mark is not None
+    content = io.StringIO(newline="")
+    writer = csv.writer(content, delimiter=mark, lineterminator=end, quoting=csv.QUOTE_ALL)
+    writer.writerows([*([] if header is False else [("x", "y")]), *rows])
+    data = content.getvalue().encode(encoding)
+    path = written(tmp_path, gzip.compress(data) if ending.endswith("gz") else data, f"x.{ending}")
+    schema = Schema(columns=(Column(name="x", kind="categorical"), Column(name="y", kind="text")))
+    assume(content.getvalue().strip())  # a table without rows and header is tested below
+    reading = ReadOptions(encoding=encoding, separator=separator, header=header)
+    with sizes(rows=batch_rows, block=block):
+        batches = list(streamed(path, schema, reading=reading))
+    assert pa.concat_tables(batches).to_pydict() == {
+        "x": [x or None for x, _ in rows],
+        "y": [y or None for _, y in rows],
+    }
+    assert pa.concat_tables(batches).equals(read_table(path, schema=schema, reading=reading)[0])
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows_of_texts, st.sampled_from(["x.csv", "x.jsonl"]), st.integers(1, 3))
+def test_values_that_do_not_fit_their_kinds(
+    tmp_path: Path, rows: list[dict[str, str | None]], name: str, batch_rows: int
+) -> None:
+    path = written(tmp_path, as_csv(rows) if name == "x.csv" else as_json_lines(rows), name)
+    whole, origin = read_table(path, schema=DECLARED)
+    with sizes(rows=batch_rows, block=64):
+        found = stream_table(path, schema=DECLARED)
+        assert found is not None
+        assert pa.concat_tables(found[0]).equals(whole)
+        assert found[1] == origin
+
+
+def test_a_text_file_without_rows_and_header(tmp_path: Path) -> None:
+    schema = Schema(columns=(Column(name="x", kind="integer"), Column(name="y", kind="real")))
+    for content in ("", "\n\n", "\r\n"):
+        check_equal(written(tmp_path, content), schema, reading=ReadOptions(header=False))
+    check_equal(written(tmp_path, "", "x.jsonl"), schema)
+
+
+def test_rows_longer_than_a_block(tmp_path: Path) -> None:
+    texts = ["a", "b" * 500, "c", "d" * 3000, "e\n" * 400]
+    content = io.StringIO(newline="")
+    csv.writer(content).writerows([("x", "y"), *((text, "1") for text in texts)])
+    path = written(tmp_path, content.getvalue())
+    schema = Schema(columns=(Column(name="x", kind="categorical"), Column(name="y", kind="integer")))
+    for block in (16, 64, 600, 4000):
+        with sizes(rows=2, block=block):
+            assert pa.concat_tables(streamed(path, schema)).column("x").to_pylist() == texts
+
+
+def test_fields_of_many_styles(tmp_path: Path) -> None:
+    kinds = {"n": "integer", "r": "real", "v": "real", "zip": "categorical", "flag": "boolean", "day": "date"}
+    kinds |= {"us": "date", "moment": "datetime", "stamp": "datetime", "offset": "datetime", "job": "categorical"}
+    formats = {"us": "%m/%d/%Y", "moment": "%Y-%m-%dT%H:%M:%SZ"}
+    columns = [Column(name=name, kind=kind, format=formats.get(name)) for name, kind in kinds.items()]
+    check_equal(written(tmp_path, STYLED), Schema(columns=tuple(columns)))
+
+
+def test_columns_that_the_schema_lacks_or_drops(tmp_path: Path) -> None:
+    schema = Schema(columns=(Column(name="n", kind="integer"), Column(name="t", kind="text", drop=True)))
+    for name in ("x.parquet", "x.sqlite::people", "x.duckdb::people", "x.jsonl"):
+        write_table(PEOPLE, f"{tmp_path}/{name}")
+        check_equal(f"{tmp_path}/{name}", schema)
+
+
+def test_sqlite_cells_of_any_type(tmp_path: Path) -> None:
+    cells = [1, 2.5, "1", "x", "2020-01-01", b"\xff", None, 2**62, "true"] * 2
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.sqlite")) as connection:
+        connection.execute("CREATE TABLE t (x, y INTEGER)")
+        connection.executemany("INSERT INTO t VALUES (?, 1)", [(cell,) for cell in cells])
+        connection.commit()
+    for i, column in enumerate(ALSO_UNMODELLED.values()):
+        schema = Schema(columns=(column, Column(name="y", kind="integer")))
+        check_equal(tmp_path / "x.sqlite", schema, keep_types=i % 2 == 0)
+
+
+def test_integers_of_128_bits(tmp_path: Path) -> None:
+    """Only polars reads these: as one batch."""
+    schema = Schema(columns=(Column(name="x", kind="integer"),))
+    pl.DataFrame({"x": pl.Series([1, 10**20, None], dtype=pl.Int128)}).write_parquet(tmp_path / "x.parquet")
+    pl.read_parquet(tmp_path / "x.parquet").write_ipc(tmp_path / "x.arrow")
+    for name in ("x.parquet", "x.arrow"):
+        check_equal(tmp_path / name, schema)
+
+
+# --------------------------------------------------------------------------------------------------------------- frames
+
+
+def test_frames_in_memory() -> None:
+    for keep_types in (False, True):
+        for frame in (PEOPLE, PEOPLE.to_pandas(), pl.from_arrow(PEOPLE), PEOPLE.to_batches()[0]):
+            check_equal(frame, keep_types=keep_types)
+    check_equal(PEOPLE.slice(0, 0))
+
+
+def test_frames_whose_rows_are_computed() -> None:
+    coded = pl.from_arrow(PEOPLE).with_columns(pl.col("c").cast(pl.Categorical))  # type: ignore[union-attr]
+    for num_rows, keep_types in itertools.product((NUM_ROWS, 0), (False, True)):
+        table = PEOPLE.slice(0, num_rows)
+        with contextlib.closing(duckdb.connect()) as connection:
+            connection.register("people", table)
+            check_equal(connection.sql("SELECT * FROM people"), keep_types=keep_types)
+        check_equal(coded.lazy().head(num_rows), keep_types=keep_types)
+        check_equal(functools.partial(table.to_reader, 4), keep_types=keep_types)
+
+
+def test_dask_frames() -> None:
+    frames = pytest.importorskip("dask.dataframe", reason="needs dask")
+    for keep_types in (False, True):
+        check_equal(frames.from_pandas(PEOPLE.to_pandas(), npartitions=3), keep_types=keep_types)
+
+
+def test_a_pass_may_be_broken_off(tmp_path: Path) -> None:
+    with contextlib.closing(duckdb.connect()) as connection, sizes(rows=2):
+        connection.register("people", PEOPLE)
+        write_table(PEOPLE, f"{tmp_path}/x.duckdb::people")
+        sources = [connection.sql("SELECT * FROM people"), f"{tmp_path}/x.duckdb::people"]
+        for source in [*sources, pl.from_arrow(PEOPLE).lazy()]:  # type: ignore[union-attr]
+            rows = streamed(source)
+            for _ in rows:
+                break
+            assert sum(batch.num_rows for batch in rows) == NUM_ROWS
+
+
+def test_errors_of_lazy_frames_quote_no_row() -> None:
+    broken = pl.LazyFrame({"n": [CANARY]}).with_columns(pl.col("n").cast(pl.Int64))
+    schema = Schema(columns=(Column(name="n", kind="integer"),))
+    with pytest.raises(TableError, match="cannot be computed") as caught:
+        list(streamed(broken, schema))
+    assert CANARY not in str(caught.value)
+
+
+# ----------------------------------------------------------------------------------------------------------- PostgreSQL
+
+
+def test_all_passes_over_a_server_see_one_moment(server: str) -> None:
+    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    with dbapi.connect(server) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE numbers AS SELECT i AS n, i / 2.0::numeric AS r FROM generate_series(1, 999) i")
+        connection.commit()
+        schema = Schema(columns=(Column(name="n", kind="integer"), Column(name="r", kind="real")))
+        check_equal(f"{server}::numbers", schema)
+        with sizes(rows=100):
+            rows = streamed(f"{server}::numbers", schema)
+            next(iter(rows))
+            first = pa.concat_tables(rows)
+            cursor.execute("INSERT INTO numbers VALUES (5, 5)")
+            cursor.execute("UPDATE numbers SET r = 0 WHERE n = 7")
+            connection.commit()
+            assert pa.concat_tables(rows).equals(first)
+            assert first.num_rows == 999
+            assert pa.concat_tables(streamed(f"{server}::numbers", schema)).num_rows == 1000
+        del rows
+        cursor.execute("SET lock_timeout = '5s'")
+        cursor.execute("DROP TABLE numbers")  # fails if a stream still has its connection
+        connection.commit()
+
+
+# ----------------------------------------------------------------------------------------------------- not in batches
+
+
+def test_what_is_read_whole(tmp_path: Path) -> None:
+    drafted = Schema.draft(PEOPLE.schema)
+    path = tmp_path / "x.parquet"
+    write_table(PEOPLE, path)
+    assert stream_table(path, schema=drafted) is None
+    assert stream_table(PEOPLE, schema=drafted) is None
+    for name in ("x.xlsx", "x.dta", "x.sav", "x.sas7bdat"):
+        assert stream_table(written(tmp_path, "any", name), schema=SCHEMA) is None
+    with pytest.warns(DeprecationWarning, match="Feather V1"):
+        pa.feather.write_feather(PEOPLE.select(["n"]), str(tmp_path / "x.feather"), version=1)
+    assert stream_table(tmp_path / "x.feather", schema=SCHEMA) is None
+    with pytest.raises(TableError, match="found builtins"):
+        stream_table({"n": [1]}, schema=SCHEMA)
+    with pytest.raises(TableError, match="decimal is an option for CSV"):
+        stream_table(PEOPLE, schema=SCHEMA, reading=ReadOptions(decimal=","))
+
+
+# --------------------------------------------------------------------------------------------------------------- memory
+
+
+def test_small_tables_are_read_once(tmp_path: Path) -> None:
+    for name in FILES:
+        path = tmp_path / name
+        write_table(PEOPLE, path)
+        rows = streamed(path)
+        first = pa.concat_tables(rows)
+        path.unlink()
+        assert pa.concat_tables(rows).equals(first)
+        write_table(PEOPLE, path)
+        with sizes(rows=5):
+            rows = streamed(path)
+            assert sum(batch.num_rows for batch in rows) == NUM_ROWS
+            path.unlink()
+            with pytest.raises(TableError, match="changed while it was read"):
+                list(rows)
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv", "x.arrow", "x.duckdb::t"])
+def test_memory_does_not_grow_with_the_table(tmp_path: Path, name: str) -> None:
+    """A batch, its conversion and what is read ahead: far less than the table."""
+    table = pa.table({"x": pa.array(range(400_000)), "y": pa.array(range(400_000)).cast(pa.string())})
+    schema = Schema(columns=(Column(name="x", kind="integer"), Column(name="y", kind="text")))
+    source = f"{tmp_path}/{name}"
+    if name == "x.parquet":
+        pq.write_table(table, source, row_group_size=400_000)
+    else:
+        write_table(table, source)
+    size, before, most = table.nbytes, pa.total_allocated_bytes(), 0
+    del table
+    with sizes(rows=5000, block=1 << 14):
+        for batch in streamed(source, schema):
+            most = max(most, pa.total_allocated_bytes() - before)
+            del batch
+    assert most < size / 4
+
+
+# --------------------------------------------------------------------------------------------------------------- faults
+
+
+def refused(source: object, schema: Schema = SCHEMA, **options: Any) -> TableError:
+    """The one line with which a source is refused, at once or while it is read; it holds no canary."""
+    with pytest.raises(TableError) as caught:
+        list(streamed(source, schema, **options))
+    assert "\n" not in str(caught.value)
+    assert CANARY not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("block", [16, 1 << 22])
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        (f'x,y\n1,"x\ny"\n{CANARY},4,5\n', {}),
+        ("x,y\n" + "1,2\n" * 50 + f"{CANARY}\n", {}),
+        (f'x,y\n1,"{CANARY}\n3,4\n', {}),
+        ('x,"y', {"header": True}),
+        (b"x,y\n" + b"1,2\n" * 50 + CANARY.encode() + b",M\xfcller\n", {}),
+        (b"x,y\n1,\xc3", {}),
+        (b"x,y\n1,2\n1,\xff\xff\n", {"encoding": "shift_jis"}),
+        ("x,y\n1,2\n".encode("utf-16")[:-1], {"encoding": "utf-16"}),
+        ("x,y\n1,2\n".encode("utf-16"), {}),
+        (f"{CANARY},7\n", {}),
+        ("x,x\n1,2\n", {}),
+        ("", {}),
+        ("\n\n", {}),
+        ("x;y;z\n", {"header": False}),
+        ("x,y\n1,2\n", {"decimal": ","}),
+        ("x,y\n1,2\n", {"sheet": "a"}),
+    ],
+)
+def test_the_errors_of_text_files(tmp_path: Path, content: str | bytes, options: dict[str, Any], block: int) -> None:
+    path = written(tmp_path, content)
+    schema = Schema(columns=(Column(name="x", kind="categorical"), Column(name="y", kind="categorical")))
+    with pytest.raises(TableError) as caught:
+        read_table(path, schema=schema, reading=ReadOptions(**options))
+    with sizes(rows=2, block=block):
+        error = refused(path, schema, reading=ReadOptions(**options))
+    assert (str(error), error.line, error.column) == (str(caught.value), caught.value.line, caught.value.column)
+
+
+def test_the_place_of_a_wrong_byte_is_counted_over_all_pieces(tmp_path: Path) -> None:
+    """The file is checked piece by piece, and characters lie across their ends."""
+    good = ("ä" * 99 + "\n") * 12_000
+    for shift in range(3):
+        start = f"x\n{'a' * shift}".encode() + good.encode()
+        path = written(tmp_path, start + b"\xff\n")
+        schema = Schema(columns=(Column(name="x", kind="categorical"),))
+        assert f"is not UTF-8 (line 12002, byte {len(start)})" in str(refused(path, schema))
+    wide = ("x\n" + good).encode("utf-16-le") + b"\x00\xd8\x00\x00"
+    error = refused(written(tmp_path, wide), schema, reading=ReadOptions(encoding="utf-16-le"))
+    assert f"byte {len(wide) - 4})" in str(error)
+    # The first half of a character that has a byte like that of a line break, at the end of a piece.
+    half = b"x\x00\n\x00".ljust((1 << 20) - 2, b"a") + b"\x0a\xd8"
+    error = refused(written(tmp_path, half + b"a\x00\n\x00"), schema, reading=ReadOptions(encoding="utf-16-le"))
+    assert (f"byte {len(half) - 2})" in str(error), error.line) == (True, 2)
+
+
+@pytest.mark.parametrize("name", [*FILES[4:], "x.csv.gz", "x.sqlite", "x.duckdb"])
+@pytest.mark.parametrize("fraction", [0.3, 0.9])
+def test_a_file_cut_in_the_middle(tmp_path: Path, name: str, fraction: float) -> None:
+    table = pa.table({"n": range(20_000), "c": [CANARY + str(hash(i) * 7919 % 10**9) for i in range(20_000)]})
+    path = tmp_path / name
+    write_table(table, f"{path}::people" if path.suffix in (".sqlite", ".duckdb") else path)
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * fraction)])
+    schema = Schema(columns=(Column(name="n", kind="integer"), Column(name="c", kind="categorical")))
+    assert "damaged, truncated, or in another format" in str(refused(path, schema))
+
+
+def test_a_cut_arrow_stream(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    with pa.ipc.new_stream(str(path), PEOPLE.schema) as writer:
+        writer.write_table(PEOPLE, 5)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    assert "damaged, truncated" in str(refused(path))
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    for name in [*FILES[5:], "x.sqlite", "x.duckdb"]:
+        assert "cannot be read as" in str(refused(written(tmp_path, f"PAR1{CANARY}" * 50, name)))
+
+
+def test_a_table_that_changes(tmp_path: Path) -> None:
+    def grow(path: Path) -> None:
+        with path.open("ab") as file:
+            file.write(b"1,2\n")
+
+    def replace(path: Path) -> None:
+        content, about = path.read_bytes(), path.stat()
+        path.rename(tmp_path / "old")
+        path.write_bytes(content)
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+    def rewrite(path: Path) -> None:
+        time.sleep(0.01)
+        path.write_bytes(path.read_bytes())
+
+    schema = Schema(columns=(Column(name="x", kind="integer"), Column(name="y", kind="integer")))
+    for change in (grow, replace, rewrite, Path.unlink):
+        for is_pass_over in (True, False):
+            path = written(tmp_path, "x,y\n" + "1,2\n" * 1000)
+            with sizes(rows=100, block=1 << 10):
+                rows = streamed(path, schema)
+                batches = iter(rows)
+                taken = list(batches if is_pass_over else itertools.islice(batches, 2))
+                assert taken
+                change(path)
+                with pytest.raises(TableError, match=r"people\.csv changed while it was read\. Run again\.$"):
+                    next(iter(rows)) if is_pass_over else list(batches)
+
+
+def test_a_file_that_is_overwritten_while_it_is_read(tmp_path: Path) -> None:
+    """It then looks damaged, but that is not what to say."""
+    path = tmp_path / "x.parquet"
+    numbers = pa.table({"x": [i * 7919 % 10**6 for i in range(200_000)]})
+    pq.write_table(numbers, path, row_group_size=10_000)
+    with sizes(rows=10_000):
+        batches = iter(streamed(path, Schema(columns=(Column(name="x", kind="integer"),))))
+        next(batches)
+        os.truncate(path, 100)
+        with pytest.raises(TableError, match="changed while it was read"):
+            list(batches)
+
+
+def test_a_database_that_changes_in_its_log(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE t (x INTEGER)")
+        connection.commit()
+        with sizes(rows=10):
+            rows = streamed(path, Schema(columns=(Column(name="x", kind="integer"),)))
+            assert [len(list(rows)) for _ in range(2)] == [1, 1]
+            connection.execute("INSERT INTO t VALUES (1)")
+            connection.commit()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO t VALUES (1)")
+        connection.commit()
+        with sizes(rows=1):
+            rows = streamed(path, Schema(columns=(Column(name="x", kind="integer"),)))
+            assert [len(list(rows)) for _ in range(2)] == [2, 2]
+            connection.execute("INSERT INTO t VALUES (2)")
+            connection.commit()
+            with pytest.raises(TableError, match="changed while it was read"):
+                list(rows)
+
+
+# -------------------------------------------------------------------------------------------------------------- folders
+
+
+def write_parts(folder: Path, tables: Sequence[pa.Table], names: Sequence[str] | None = None) -> Path:
+    for i, table in enumerate(tables):
+        path = folder / (f"part-{i}.parquet" if names is None else names[i])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path)
+    return folder
+
+
+def test_a_folder_is_one_table(tmp_path: Path) -> None:
+    whole, origin = as_arrow(PEOPLE, SCHEMA)
+    cuts = [PEOPLE.slice(0, 5), PEOPLE.slice(5, 0), PEOPLE.slice(5, 1), PEOPLE.slice(6)]
+    cuts[2] = cuts[2].select(PEOPLE.column_names[::-1])
+    for folder in (tmp_path / "people", tmp_path / "people.parquet"):
+        write_parts(folder, cuts)
+        (folder / "_SUCCESS").touch()
+        (folder / ".part-0.parquet.crc").touch()
+        check_equal(folder)
+        check_equal(f"{folder}/", keep_types=True)
+        table, found = read_table(folder, schema=SCHEMA)
+        assert table.equals(whole)
+        assert found.columns == origin.columns
+        assert read_table(folder)[0].equals(read_table(write_whole(tmp_path))[0])
+
+
+def write_whole(folder: Path) -> Path:
+    pq.write_table(PEOPLE, folder / "whole.parquet")
+    return folder / "whole.parquet"
+
+
+def test_files_are_sorted_by_name(tmp_path: Path) -> None:
+    names = ["10.parquet", "2.pq", "1.PARQUET", "a.parquet"]
+    write_parts(tmp_path, [PEOPLE.slice(i, 1) for i in range(4)], names)
+    assert pa.concat_tables(streamed(tmp_path)).column("t").to_pylist() == [f"note {i}" for i in (2, 0, 1, 3)]
+
+
+def test_a_folder_whose_files_differ_in_types(tmp_path: Path) -> None:
+    columns = [Column(name=name, kind="integer") for name in "ab"]
+    schema = Schema(columns=(*columns, Column(name="u", kind="id"), Column(name="t", kind="text")), unit="u")
+    tables = [
+        pa.table({"a": [1, 2], "b": pa.array([1, 2], pa.int8()), "u": [7, 8], "t": [1, 2]}),
+        pa.table({"a": ["3", "x"], "b": pa.array([None, 2.6]), "u": ["7", "007"], "t": [[1], [2]]}),
+        pa.table({"a": pa.array([None], pa.null()), "b": [dt.date(2020, 1, 1)], "u": [7.0], "t": [True]}),
+    ]
+    write_parts(tmp_path / "x", tables)
+    for keep_types in (False, True):
+        check_equal(tmp_path / "x", schema, keep_types=keep_types)
+        table, origin = read_table(tmp_path / "x", schema=schema, keep_types=keep_types)
+        assert table.to_pydict() == {
+            "a": [1, 2, 3, None, None],
+            "b": [1, 2, None, 3, None],
+            "u": ["7", "8", "7", "007", "7"],  # compared as text, as in a column of any other type
+            "t": ["1", "2", None, None, "True"],
+        }
+        held = {"a": "int64", "b": "int64", "u": "string" if keep_types else "int64"}
+        assert {name: column.arrow for name, column in origin.columns.items()} == held
+    with pytest.raises(TableError, match="column 'a' has types in two of the 3 files") as caught:
+        read_table(tmp_path / "x")
+    assert caught.value.column == "a"
+    write_parts(tmp_path / "y", [tables[0], pa.table({"a": pa.array([5], pa.int32()), "b": [1.5], "u": [9], "t": [3]})])
+    found = read_table(tmp_path / "y")[0].to_pydict()
+    assert found == {"a": [1, 2, 5], "b": [1.0, 2.0, 1.5], "u": [7, 8, 9], "t": [1, 2, 3]}
+
+
+def test_folders_named_by_values(tmp_path: Path) -> None:
+    names = ["y=2019/k=a%2Fb/0.parquet", "y=2020/k=__HIVE_DEFAULT_PARTITION__/1.parquet", "y=soon/k=c/0.parquet"]
+    write_parts(tmp_path, [pa.table({"n": [i, i + 1]}) for i in range(3)], names)
+    schema = Schema(
+        columns=(
+            Column(name="n", kind="integer"),
+            Column(name="y", kind="integer"),
+            Column(name="k", kind="categorical"),
+        )
+    )
+    for keep_types in (False, True):
+        check_equal(tmp_path, schema, keep_types=keep_types)
+    values = {
+        "n": [0, 1, 1, 2, 2, 3],
+        "y": [2019, 2019, 2020, 2020, None, None],
+        "k": ["a/b"] * 2 + [None] * 2 + ["c"] * 2,
+    }
+    assert read_table(tmp_path, schema=schema)[0].to_pydict() == values
+    assert read_table(tmp_path)[0].to_pydict()["y"] == ["2019", "2019", "2020", "2020", "soon", "soon"]
+    (tmp_path / "y=soon/k=c/0.parquet").unlink()
+    assert read_table(tmp_path)[0].to_pydict()["y"] == [2019, 2019, 2020, 2020]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ([], "is a folder, expected a file or a folder of Parquet files. There is none in it."),
+        (["_SUCCESS"], "is a folder, expected a file or a folder of Parquet files. There is none in it."),
+        (["0.parquet", "notes.txt"], "x holds 'notes.txt', expected Parquet files alone"),
+        (["0.csv"], "x holds '0.csv', expected Parquet files alone"),
+        (["0.parquet", "more/1.parquet"], "x holds 'more', expected Parquet files alone"),
+        (["0.parquet", "_delta_log/0.json"], "x holds _delta_log, so some of its files may not be part of the table"),
+        (["0.parquet", "_temporary/0"], "x holds _temporary, so some of its files may not be part of the table"),
+        ([f"k={CANARY}/0.parquet", "0.parquet"], "is not in the same sort of folder as"),
+        ([f"k={CANARY}/0.parquet", f"k={CANARY}2/l=1/0.parquet"], "is not in the same sort of folder as"),
+        ([f"k={CANARY}/0.parquet", f"k={CANARY}/notes.txt"], "x/k=* holds 'notes.txt'"),
+        ([f"n={CANARY}/0.parquet"], "duplicate column names: 'n'"),
+    ],
+)
+def test_folders_that_are_no_table(tmp_path: Path, names: list[str], words: str) -> None:
+    folder = tmp_path / "x"
+    folder.mkdir()
+    write_parts(folder, [PEOPLE] * len(names), names)
+    assert words in str(refused(folder))
+    with pytest.raises(TableError) as caught:
+        read_table(folder)
+    assert words in str(caught.value)
+
+
+def test_files_of_a_folder_with_other_columns(tmp_path: Path) -> None:
+    more = PEOPLE.append_column("new", pa.nulls(NUM_ROWS, pa.string()))
+    for other, words in ((PEOPLE.drop_columns(["r"]), "lacks column 'r'"), (more, "has column 'new'")):
+        write_parts(tmp_path / "x", [PEOPLE, other], ["k=1/0.parquet", f"k={CANARY}/1.parquet"])
+        error = refused(tmp_path / "x")
+        assert f"x/k=*/1.parquet {words}, unlike" in str(error)
+        assert error.column in ("r", "new")
+
+
+def test_a_damaged_file_of_a_folder(tmp_path: Path) -> None:
+    folder = write_parts(tmp_path / "x", [PEOPLE] * 2, ["k=1/0.parquet", f"k={CANARY}/1.parquet"])
+    bad = folder / f"k={CANARY}" / "1.parquet"
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[:200])
+    assert "x/k=*/1.parquet cannot be read as Parquet: it is damaged" in str(refused(folder))
+    bad.write_bytes(whole[:4] + b"\xff" * 200 + whole[204:])  # the footer is fine
+    assert "x/k=*/1.parquet cannot be read as Parquet: it is damaged" in str(refused(folder))
+
+
+def test_a_folder_that_changes(tmp_path: Path) -> None:
+    folder = write_parts(tmp_path / "x", [PEOPLE] * 2)
+    with sizes(rows=10):
+        rows = streamed(folder)
+        assert sum(batch.num_rows for batch in rows) == 2 * NUM_ROWS
+        write_parts(folder, [PEOPLE], ["part-3.parquet"])
+        with pytest.raises(TableError, match="x changed while it was read"):
+            list(rows)
+
+
+def test_folders_are_no_place_to_write_to(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").mkdir()
+    for force, words in ((False, "exists"), (True, "is a folder")):
+        with pytest.raises(TableError, match=words):
+            write_table(PEOPLE, tmp_path / "x.parquet", force=force)
+    (tmp_path / "x.csv").mkdir()
+    with pytest.raises(TableError, match="is a folder, expected a file"):
+        read_table(tmp_path / "x.csv")
+
+
+def test_units_are_those_of_the_whole_table(tmp_path: Path) -> None:
+    """Ids are compared as the whole table has them: batches neither split nor join units."""
+    for ids in ([7, 7.0, "7", 8], ["a", "b", "a", None]):
+        frame = pd.DataFrame({"u": pd.Series(ids, dtype=object), "n": 1})
+        check_equal(frame, Schema(columns=(Column(name="u", kind="id"), Column(name="n", kind="integer")), unit="u"))
