@@ -41,8 +41,12 @@ def open_parquet(location: TableLocation) -> BatchReader:
     def read(num_rows: int) -> Iterator[pa.Table]:
         # Without a buffer all bytes of a row group are read at once, and a large file may have just one.
         with pq.ParquetFile(location.path, pre_buffer=False, buffer_size=1 << 20) as file:
+            num_left = file.metadata.num_rows
             for batch in file.iter_batches(num_rows):
                 yield without_metadata(pa.Table.from_batches([batch]))
+                num_left -= batch.num_rows
+            if num_left:  # pyarrow takes the end of a file that was cut for the end of the table
+                raise ValueError("rows are missing")  # explained by the caller
 
     try:
         with pq.ParquetFile(location.path) as file:
