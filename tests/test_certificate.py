@@ -204,7 +204,7 @@ def test_words_say_the_numbers(statement: Statement) -> None:
     for query in statement.queries:
         assert query.what in words
     if statement.facts.unit is not None:
-        assert "Only the first 3 rows of each unit" in words
+        assert "At most 3 rows of each unit" in words
     for line in certificate.NOT_COVERED:
         assert line in words
 

@@ -314,7 +314,7 @@ def test_the_plan_is_what_is_charged(release: us.Release) -> None:
 
 def test_plan_run_and_certificate_say_it(release: us.Release) -> None:
     said = (
-        "At most the first 4 rows of each unit ('who') are used; further rows are left out. A synthetic unit has 1 to "
+        "At most 4 rows of each unit ('who') are used; further rows are left out. A synthetic unit has 1 to "
         "4 rows, sampled from a noisy histogram of rows per unit. One value per unit: sex, born. All other values are "
         "sampled row by row."
     )
@@ -326,7 +326,7 @@ def test_plan_run_and_certificate_say_it(release: us.Release) -> None:
     assert "one value per unit: sex, born" in release.statement.facts.declared
     for words in (
         estimated,
-        "Only the first 4 rows of each unit were used. Further rows,",
+        "At most 4 rows of each unit were used. Further rows,",
         "The number of rows of a synthetic unit is sampled from a noisy histogram of rows per unit; its rows are indep",
         "number of units with 1 to 4 rows",
     ):
@@ -334,7 +334,7 @@ def test_plan_run_and_certificate_say_it(release: us.Release) -> None:
 
 
 def test_other_schemas_say_what_holds_for_them() -> None:
-    one = "Only the first row of each unit ('who') is used; further rows are left out."
+    one = "Only one row of each unit ('who') is used; further rows are left out."
     assert describe_units(schema(max_rows_per_unit=1)) == f"{one} Each synthetic row is a unit of its own."
     assert "No column is declared per_unit." in describe_units(_without_sharing(schema()))
     plain = _without_sharing(schema())
@@ -344,7 +344,7 @@ def test_other_schemas_say_what_holds_for_them() -> None:
     )
     assert describe_units(us.Schema(columns=plain.columns)) == ""
     many = describe_units(schema(max_rows_per_unit=5000))
-    assert "At most the first 5,000 rows of each unit" in many
+    assert "At most 5,000 rows of each unit" in many
     assert "A synthetic unit has 1 to 1,000 rows" in many
     assert describe_rows_per_unit([1 / 12] * 12) == "6.5 on average, at most 12"
 
@@ -400,7 +400,7 @@ def test_the_command_line_counts_rows_and_says_how_they_are_linked(
         assert len(rows) == size
         assert_shared(rows)
         assert f"Wrote {size} synthetic rows of {rows['who'].nunique()} units to {name}" in err
-    assert err.count("At most the first 4 rows of each unit ('who') are used; further rows are left out.") == 2
+    assert err.count("At most 4 rows of each unit ('who') are used; further rows are left out.") == 2
 
 
 # ----------------------------------------------------------------------------------------------------------- edge cases

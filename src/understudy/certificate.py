@@ -324,9 +324,8 @@ def _protected(statement: Statement) -> list[str]:
 
 def _used(statement: Statement) -> str:
     most = statement.max_rows_per_unit
-    return (
-        f"Only the first {'row' if most == 1 else f'{most:,} rows'} of each unit {'was' if most == 1 else 'were'} used."
-    )
+    used = "Only one row of each unit was" if most == 1 else f"At most {most:,} rows of each unit were"
+    return f"{used} used."
 
 
 def _public(facts: PublicFacts) -> list[str]:

@@ -175,7 +175,7 @@ def describe_units(schema: Schema) -> str:
     if schema.unit is None:
         return ""
     most, unit = schema.max_rows_per_unit, schema.unit
-    used = "Only the first row" if most == 1 else f"At most the first {most:,} rows"
+    used = "Only one row" if most == 1 else f"At most {most:,} rows"
     used += f" of each unit ({unit!r}) {'is' if most == 1 else 'are'} used; further rows are left out."
     if schema[unit].drop:
         return f"{used} {unit!r} is dropped, so synthetic rows belong to no unit."
