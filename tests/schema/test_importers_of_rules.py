@@ -864,3 +864,23 @@ def test_any_sql_is_a_schema_or_refused(content, format):
 )
 def test_deep_and_long_files(content):
     survives(content, None)
+
+
+def test_rules_added_to_a_schema_with_a_lookup_file_can_be_written_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("a,b\nx,1\ny,2\n")
+    columns = "\n".join(f'[columns.{name}]\nkind = "categorical"' for name in "ab")
+    rule = '[[rules]]\ncombinations = ["a", "b"]\nallowed = "pairs.csv"\n'
+    (tmp_path / "base.toml").write_text(
+        f'{columns}\n[columns.n]\nkind = "integer"\n[columns.m]\nkind = "integer"\n{rule}'
+    )
+    constraint = {
+        "constraint_class": "Inequality",
+        "constraint_parameters": {"low_column_name": "n", "high_column_name": "m"},
+    }
+    (tmp_path / "sdv.json").write_text(json.dumps([constraint]))
+    elsewhere = tmp_path / "new"
+    elsewhere.mkdir()
+    import_schema(tmp_path / "sdv.json", schema=Schema.read(tmp_path / "base.toml")).write(elsewhere / "schema.toml")
+    written = Schema.read(elsewhere / "schema.toml")
+    assert [type(each).__name__ for each in written.rules] == ["Combinations", "Keep"]
+    assert written.rules == (*Schema.read(tmp_path / "base.toml").rules, written.rules[1])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from understudy.errors import ConditionError, SchemaError, did_you_mean
 from understudy.run.atomic import atomic_write
 from understudy.schema.column import BOUNDED, Column
-from understudy.schema.rules import Rule, rule_from_dict, rule_title
+from understudy.schema.rules import Combinations, Determines, Rule, rule_from_dict, rule_title
 from understudy.schema.schema import Schema
 from understudy.schema.values import Bound, Category, format_value
 
@@ -25,6 +25,12 @@ WHOLE_TABLE = "it is about the whole table, and a rule is about single rows"
 OTHER_TABLES = "it relates several tables, and a schema describes one"
 NO_COUNTERPART = "it has no counterpart in a schema"
 NO_EFFECT = "it only checks the form of texts"
+
+
+def _inlined(rule: Rule) -> Rule:
+    """The rule with its rows instead of the path of their file: the new schema may be written to another folder."""
+    has_file = isinstance(rule, Combinations | Determines) and rule.source is not None
+    return dataclasses.replace(rule, source=None) if has_file else rule  # type: ignore[call-arg]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,7 +250,7 @@ class Draft:
         """The schema of all that passes its checks."""
         for name in [*self._lower, *(name for name in self._upper if name not in self._lower)]:
             self._settle_limits(name)
-        rules = () if self._base is None else self._base.rules
+        rules = () if self._base is None else tuple(map(_inlined, self._base.rules))
         fields = self.table_keys if self._base is None else {}
         build: Callable[[Sequence[Rule]], Schema] = functools.partial(self._build, fields)
         added = self._rules
