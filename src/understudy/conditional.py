@@ -58,16 +58,18 @@ def sample_meeting(
         rows = rows.filter(pa.array(rows_meeting(where, rows, codec, origin)))
         return rows, rows.num_rows
 
-    words = {"met": "kept", "condition": "the rules" + " and the condition" * (where is not None)}
-    words = words if codec.schema.rules else {}
+    met, condition = "met", "the condition"
+    if codec.schema.rules:
+        met, condition = "kept", "the rules" + " and the condition" * (where is not None)
     try:
-        found = propose_until(num_rows, propose, key=key, **words)
+        found = propose_until(num_rows, propose, key=key, met=met, condition=condition)
     except TooRare:
         if not codec.schema.rules:
             raise
         again, tried_key = jax.random.split(key)
+        repaired = functools.partial(propose, repair=True)
         try:
-            found = propose_until(num_rows, functools.partial(propose, repair=True), key=again, **words)
+            found = propose_until(num_rows, repaired, key=again, met=met, condition=condition)
         except TooRare as error:
             raise ConditionError(_explain(str(error), draw(TRIED, tried_key, allowed), codec, origin)) from None
     accepted = pa.concat_tables(found).slice(0, num_rows)
