@@ -45,7 +45,9 @@ def read_delimited(
     location: TableLocation, options: ReadOptions = _PLAIN, declared: Sequence[str] | None = None
 ) -> pa.Table:
     """All columns as text, without types; an empty field is null. `declared` are the names of a schema."""
-    return pa.concat_tables(open_delimited(location, options, declared).read(0))
+    first = _read_first_line(location, options, declared)
+    # Later steps take the longer the more pieces a column has.
+    return pa.concat_tables(_read_batches(location, first, options, block_bytes=LONGEST_ROW))
 
 
 def open_delimited(
@@ -53,8 +55,12 @@ def open_delimited(
 ) -> BatchReader:
     """The same in batches: one for each block of the file, and at least one."""
     first = _read_first_line(location, options, declared)
-    types = _untyped(pa.schema([(name, pa.string()) for name in first.names]), first, options)
-    return BatchReader(types, lambda _: _read_batches(location, first, options, types))
+    types = _untyped(_names_schema(first), first, options)
+    return BatchReader(types, lambda _: _read_batches(location, first, options, block_bytes=BLOCK_BYTES))
+
+
+def _names_schema(first: _FirstLine) -> pa.Schema:
+    return pa.schema([(name, pa.string()) for name in first.names])
 
 
 def _untyped(schema: pa.Schema, first: _FirstLine, options: ReadOptions) -> pa.Schema:
@@ -64,16 +70,15 @@ def _untyped(schema: pa.Schema, first: _FirstLine, options: ReadOptions) -> pa.S
 
 
 def _read_batches(
-    location: TableLocation, first: _FirstLine, options: ReadOptions, types: pa.Schema
+    location: TableLocation, first: _FirstLine, options: ReadOptions, *, block_bytes: int
 ) -> Iterator[pa.Table]:
     """All rows; one batch is held back, since its last row may be the extra one."""
+    held = _names_schema(first).empty_table()
     try:
-        batches = _parse_all(location, first, options)
-        held = next(batches, None) or types.empty_table()
-        for batch in batches:
-            if batch.num_rows:
+        for batch in _parse_all(location, first, options, block_bytes):
+            if batch.num_rows and held.num_rows:
                 yield held.cast(_untyped(held.schema, first, options))
-                held = batch
+            held = batch if batch.num_rows else held
     except (pa.ArrowInvalid, UnicodeError) as error:
         require_encoding(location, options.encoding)
         _require_equal_fields(location, first, options)
@@ -89,16 +94,19 @@ def _read_batches(
     yield held.slice(0, rows).cast(_untyped(held.schema, first, options))
 
 
-def _parse_all(location: TableLocation, first: _FirstLine, options: ReadOptions) -> Iterator[pa.Table]:
+def _parse_all(
+    location: TableLocation, first: _FirstLine, options: ReadOptions, block_bytes: int
+) -> Iterator[pa.Table]:
     """The table as by `_parse`; if a row does not fit in a block, those that are left in larger blocks."""
     num_done = 0
     try:
-        for batch in _parse(location, first, options, BLOCK_BYTES):
+        for batch in _parse(location, first, options, block_bytes):
             yield batch
             num_done += batch.num_rows
         return
     except pa.ArrowInvalid:
-        pass
+        if block_bytes >= LONGEST_ROW:
+            raise
     for batch in _parse(location, first, options, LONGEST_ROW):
         num_skipped = min(num_done, batch.num_rows)
         yield batch.slice(num_skipped)
