@@ -298,7 +298,7 @@ def _acceptance_note(rate: float) -> Note:
     """How often the finished model's rows keep the rules by themselves."""
     if rate == 1:
         return Note("All rows of the model keep the rules.")
-    text = f"{rate:.1%} of the model's rows keep the rules; the others are drawn again."
+    text = f"{rate:.1%} of the model's rows keep the rules and the declared bounds; the others are drawn again."
     if rate >= SMALL_RATE:
         return Note(text)
     return Note(f"only {text} Sampling will be slow: declare bounds and categories, or loosen a rule.", Level.WARNING)
