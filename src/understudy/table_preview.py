@@ -20,7 +20,7 @@ from understudy.notes import Note
 from understudy.privacy.discovery import Binning, rows_to_be_listed
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Guarantee, Plan
-from understudy.privacy.units import content_order, rows_within_units
+from understudy.privacy.units import rows_within_units
 from understudy.schema import BOUNDED, Column, Schema, SchemaSource, as_schema, match_columns
 from understudy.schema.check import without_missing
 from understudy.sources import PrivateSource
@@ -130,8 +130,7 @@ def preview(
     match_columns(schema, arrow.column_names)
     used = arrow
     if schema.unit is not None:
-        order = content_order(arrow, [column.name for column in schema.modelled])
-        within = pa.array(rows_within_units(arrow.column(schema.unit), schema.max_rows_per_unit, order))
+        within = pa.array(rows_within_units(arrow.column(schema.unit), schema.max_rows_per_unit))
         used, given = arrow.filter(within), given.filter(within)
     counts = {column.name: _count_values(column, used, given) for column in schema.modelled}
     outlooks = {

@@ -144,14 +144,14 @@ def _exact_size(patch: Patch) -> None:
 
 
 def _standardised_positions(patch: Patch) -> None:
-    sound = codecs.Codec.positions
+    sound = codecs.Codec.positions_modelled
 
     def standardised(self: codecs.Codec, table: Any) -> np.ndarray:
         positions = sound(self, table)
         known = np.where(np.isnan(positions), 0.0, positions)
         return positions - known.mean(axis=0)
 
-    patch.setattr(codecs.Codec, "positions", standardised)
+    patch.setattr(codecs.Codec, "positions_modelled", standardised)
 
 
 def _types_of_the_source(patch: Patch) -> None:
@@ -192,12 +192,12 @@ def _unit_ids_ignored(patch: Patch) -> None:
     patch.setattr(
         fit,
         "limit_units",
-        lambda table, unit, most, columns: tables.PrivateTable(table._table, np.arange(len(table._table))),
+        lambda table, unit, most: tables.PrivateTable(table._table, np.arange(len(table._table))),
     )
 
 
 def _more_rows_than_declared(patch: Patch) -> None:
-    def only_known(unit_ids: Any, max_rows_per_unit: int, order_in_unit: Any) -> np.ndarray:
+    def only_known(unit_ids: Any, max_rows_per_unit: int) -> np.ndarray:
         return units.unit_numbers(unit_ids) >= 0
 
     patch.setattr(tables, "rows_within_units", only_known)
@@ -205,9 +205,7 @@ def _more_rows_than_declared(patch: Patch) -> None:
 
 def _nulls_as_units(patch: Patch) -> None:
     sound = units.rows_within_units
-    patch.setattr(
-        tables, "rows_within_units", lambda ids, most, order: sound(ids, most, order) | ~np.asarray(ids.is_valid())
-    )
+    patch.setattr(tables, "rows_within_units", lambda ids, most: sound(ids, most) | ~np.asarray(ids.is_valid()))
 
 
 MWEM = "SmartNoise, MWEM"

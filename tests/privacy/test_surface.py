@@ -89,7 +89,6 @@ ONE_PLACE = {
     "noise_source": {"api.py", "learners/sklearn.py", "audit/queries.py", "audit/training.py"},  # where runs start
     "split_units": {"splitting.py"},
     "partition_rows": {"synthesizers/quail.py", "synthesizers/selected.py"},
-    "content_order": {"table_preview.py"},  # for the steward only
     "rows_within_units": {"table_preview.py"},  # for the steward only
     "table_digest": {"api.py"},
 }
