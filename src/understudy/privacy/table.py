@@ -4,7 +4,7 @@
 outside `privacy/` may use. Functions of single rows or values come in from outside (a codec's rules, the numbers of a
 column). They are pure and are called here, and what they return stays in an opaque type.
 
-A private table is read batch by batch, as often as a query needs it, and is never held as a whole.
+A private table is read batch by batch, as often as a query needs it; it is held as a whole only if its source is.
 """
 
 import dataclasses
