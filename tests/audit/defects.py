@@ -20,7 +20,7 @@ from understudy.errors import TableError
 from understudy.privacy import discovery, units
 from understudy.privacy import table as tables
 from understudy.schema import Column
-from understudy.tables import reading
+from understudy.tables import reading, stream
 
 Patch = pytest.MonkeyPatch
 NOWHERE = "–"
@@ -160,7 +160,8 @@ def _types_of_the_source(patch: Patch) -> None:
     def kept(*args: Any, **more: Any) -> Any:
         return sound(*args, **{**more, "keep_types": True})
 
-    patch.setattr(reading, "output_schema", kept)
+    for module in (reading, stream):
+        patch.setattr(module, "output_schema", kept)
 
 
 def _refusal_by_rows(patch: Patch) -> None:
