@@ -277,6 +277,12 @@ def _losses(events: Sequence[Event], removal: bool) -> list[_Loss]:
                 variance += event["steps"] / event["noise_multiplier"] ** 2
             case "SubsampledGaussian":
                 found.append(_Subsampled(event["sampling_rate"], event["noise_multiplier"], event["steps"], removal))
+            case "DegreeSequence" if event["stddev"] > 1e5:
+                variance += 2 / event["stddev"] ** 2
+            case "DegreeSequence":
+                found.append(_DiscreteNormal(event["stddev"], 2))
+            case "LaplaceCounts":
+                found.append(_Response(event["epsilon"], 1))
             case "UnitHistogram" if event["stddev"] > 1e5:
                 variance += 1 / event["stddev"] ** 2
             case "DiscreteGaussian" if event["stddev"] * math.sqrt(event["count"]) > 1e5:
@@ -298,7 +304,7 @@ def loss_bracket(events: Sequence[Event], delta: float) -> Bracket | None:
     if delta < LEAST_DELTA:
         return None
     for event in events:
-        if event["kind"] in HAVE_NO_LOSSES or event.get("sensitivity", 1) != 1:
+        if event["kind"] in HAVE_NO_LOSSES or (event["kind"] == "DiscreteGaussian" and event["sensitivity"] != 1):
             return None
     directions = (True, False) if any(event["kind"] == "SubsampledGaussian" for event in events) else (True,)
     found = [_bracket(_losses(events, removal), delta) for removal in directions]
@@ -372,6 +378,10 @@ def _renyi(event: Event, order: float) -> float:
             return order * event["count"] * (event["sensitivity"] / event["stddev"]) ** 2 / 2
         case "UnitHistogram":
             return order / (2 * event["stddev"] ** 2)
+        case "DegreeSequence":  # two independent entries
+            return order / event["stddev"] ** 2
+        case "LaplaceCounts":
+            return order * event["epsilon"] ** 2 / 2
         case "Gaussian":
             return order * event["count"] / event["noise_multiplier"] ** 2 / 2
         case "ZCDP":

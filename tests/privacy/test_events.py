@@ -16,10 +16,12 @@ from understudy.privacy import accounting, events
 from understudy.privacy.events import (
     ZCDP,
     Count,
+    DegreeSequence,
     DiscreteGaussian,
     DiscreteLaplace,
     Event,
     Gaussian,
+    LaplaceCounts,
     Positive,
     Pure,
     Selections,
@@ -34,11 +36,13 @@ ALL = (
     DiscreteGaussian(12.5, 3, 2),
     DiscreteGaussian(12.5, 3),
     UnitHistogram(12.5),
+    DegreeSequence(12.5),
     Gaussian(20.0, 4, floating=True),
     SubsampledGaussian(0.5, 20.0, 2),
     Selections(0.1, 5),
     Pure(0.1, 2),
     DiscreteLaplace(0.1, 2),
+    LaplaceCounts(0.1, 60),
     ZCDP(0.02),
 )
 
@@ -89,6 +93,8 @@ def test_an_accountant_has_a_figure_or_says_that_it_has_none(event: Event) -> No
         ),
         (DiscreteGaussian(3.0), "discrete Gaussian noise, standard deviation 3 on every count"),
         (UnitHistogram(3.0), "discrete Gaussian noise, standard deviation 3 on every count of units"),
+        (DegreeSequence(3.0), "discrete Gaussian noise, standard deviation 3 on every degree"),
+        (LaplaceCounts(0.5, 20), "discrete Laplace noise, scale 40 on every count"),
         (Gaussian(2.0), "Gaussian noise, noise multiplier 2"),
         (SubsampledGaussian(0.5, 2.0, 3000), "DP-SGD: 3,000 steps, sampling rate 0.5, noise multiplier 2"),
         (Selections(0.1), "1 selection by the exponential mechanism, epsilon 0.1 each"),
@@ -112,6 +118,18 @@ def test_a_histogram_of_units_costs_as_one_of_rows_with_one_row_per_unit() -> No
     ledger.charge(Query("u", "units", units))
     with pytest.raises(BudgetExceeded, match="covers 1 row"):
         ledger.charge(Query("r", "rows", rows))
+
+
+def test_a_degree_sequence_costs_as_two_counts() -> None:
+    """One edge moves two entries by one each."""
+    degrees, counts = DegreeSequence(7.0), DiscreteGaussian(7.0, 2)
+    np.testing.assert_allclose(degrees.rdp(), counts.rdp())
+    assert accounting.pld_epsilon([degrees], 1e-6, 1e-4) == accounting.pld_epsilon([counts], 1e-6, 1e-4)
+
+
+def test_laplace_counts_cost_their_epsilon_whatever_moves() -> None:
+    assert accounting.pld_epsilon([LaplaceCounts(0.5, 20)], 1e-9, 1e-4) == pytest.approx(0.5, abs=1e-3)
+    np.testing.assert_array_equal(LaplaceCounts(0.5, 20).rdp(), Pure(0.5).rdp())
 
 
 # --- A new kind of event: its class, a line in EVENTS, and a test such as this one ---

@@ -345,6 +345,52 @@ class DiscreteLaplace(Rounds):
 
 
 @dataclasses.dataclass(frozen=True)
+class DegreeSequence(Concentrated):
+    """The degrees of a graph's nodes, sorted within public groups of nodes, each with discrete Gaussian noise of
+    standard deviation `stddev`. The unit is one edge, which moves two entries by one each."""
+
+    stddev: Positive
+
+    @property
+    def has_pld(self) -> bool:
+        return True
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        # The noise of the two entries is independent, so the losses are those of two counts.
+        return pld.from_discrete_gaussian_mechanism(self.stddev, value_discretization_interval=grid).self_compose(2)
+
+    @property
+    def rho(self) -> float:
+        return 1 / self.stddev**2  # two entries, each as for `DiscreteGaussian`
+
+    def describe(self) -> str:
+        return f"discrete Gaussian noise, standard deviation {self.stddev:.4g} on every degree"
+
+
+@dataclasses.dataclass(frozen=True)
+class LaplaceCounts(Concentrated):
+    """A vector of counts, each with discrete Laplace noise of scale `sensitivity` / `epsilon`. One unit moves the
+    vector by at most `sensitivity` in L1 norm, so that it is `epsilon`-DP."""
+
+    epsilon: Positive
+    sensitivity: Count = 1
+
+    @property
+    def has_pld(self) -> bool:
+        return True
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        return Pure(self.epsilon).pld(grid)
+
+    @property
+    def rho(self) -> float:
+        return self.epsilon**2 / 2  # as for any pure epsilon
+
+    def describe(self) -> str:
+        return f"discrete Laplace noise, scale {self.sensitivity / self.epsilon:.4g} on every count"
+
+
+@dataclasses.dataclass(frozen=True)
 class ZCDP(Event):
     """A zero-concentrated DP budget of `rho`, spent adaptively under a privacy filter."""
 
@@ -359,7 +405,10 @@ class ZCDP(Event):
 
 EVENTS: dict[str, type[Event]] = {
     cls.__name__: cls
-    for cls in (DiscreteGaussian, UnitHistogram, Gaussian, SubsampledGaussian, Selections, Pure, DiscreteLaplace, ZCDP)
+    for cls in (
+        *(DiscreteGaussian, UnitHistogram, DegreeSequence, Gaussian, SubsampledGaussian),
+        *(Selections, Pure, DiscreteLaplace, LaplaceCounts, ZCDP),
+    )
 }
 
 
