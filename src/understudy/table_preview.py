@@ -130,7 +130,8 @@ def preview(
     match_columns(schema, arrow.column_names)
     used = arrow
     if schema.unit is not None:
-        within = pa.array(rows_within_units(arrow.column(schema.unit), schema.max_rows_per_unit))
+        names = [column.name for column in schema.modelled]
+        within = pa.array(rows_within_units([arrow], schema.unit, names, schema.max_rows_per_unit)[0])
         used, given = arrow.filter(within), given.filter(within)
     counts = {column.name: _count_values(column, used, given) for column in schema.modelled}
     outlooks = {

@@ -193,20 +193,24 @@ def _unit_ids_ignored(patch: Patch) -> None:
     patch.setattr(
         fit,
         "limit_units",
-        lambda table, unit, most: tables.PrivateTable(table._table, np.arange(len(table._table))),
+        lambda table, unit, names, most: tables.PrivateTable(table._table, np.arange(len(table._table))),
     )
 
 
 def _more_rows_than_declared(patch: Patch) -> None:
-    def only_known(unit_ids: Any, max_rows_per_unit: int) -> np.ndarray:
-        return units.unit_numbers(unit_ids) >= 0
+    def only_known(*args: Any) -> tuple[np.ndarray, np.ndarray]:
+        numbers = units.rows_within_units(*args)[1]
+        return numbers >= 0, numbers
 
     patch.setattr(tables, "rows_within_units", only_known)
 
 
 def _nulls_as_units(patch: Patch) -> None:
-    sound = units.rows_within_units
-    patch.setattr(tables, "rows_within_units", lambda ids, most: sound(ids, most) | ~np.asarray(ids.is_valid()))
+    def with_nulls(*args: Any) -> tuple[np.ndarray, np.ndarray]:
+        kept, numbers = units.rows_within_units(*args)
+        return kept | (numbers < 0), np.where(numbers < 0, numbers.max(initial=-1) + 1, numbers)
+
+    patch.setattr(tables, "rows_within_units", with_nulls)
 
 
 MWEM = "SmartNoise, MWEM"

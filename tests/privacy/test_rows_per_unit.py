@@ -33,7 +33,7 @@ class NoNoise(SeededNoise):
 
 
 def used_rows(ids: list, k: int) -> PrivateTable:
-    return limit_units(PrivateTable(pa.table({"who": pa.array(ids, pa.string())})), "who", k)
+    return limit_units(PrivateTable(pa.table({"who": pa.array(ids, pa.string())})), "who", [], k)
 
 
 def exact(ids: list, k: int, bins: int | None = None) -> np.ndarray:

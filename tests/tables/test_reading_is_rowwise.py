@@ -451,7 +451,7 @@ def marks(ids: object, k: int = 1) -> list[bool]:
     )
     frame = ids if isinstance(ids, pa.Table) else pd.DataFrame({"i": ids, "x": 1})
     table, _ = from_frame(frame, schema=schema)
-    return rows_within_units(conform(table, schema).column("i"), k).tolist()
+    return rows_within_units([conform(table, schema)], "i", ["x"], k)[0].tolist()
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)

@@ -100,7 +100,8 @@ def fit_codec(
     limits = reexpression.limits
     if schema.rules:
         table = keep_rows(table, reexpression.kept_rows)
-    table = limit_units(table, schema.unit, schema.max_rows_per_unit)
+    names = [column.name for column in schema.modelled]
+    table = limit_units(table, schema.unit, names, schema.max_rows_per_unit)
     modelled = reexpression.modelled
     if schema.rules:
         table = convert_rows(table, reexpression.express)

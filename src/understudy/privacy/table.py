@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from understudy.privacy.codes import CodeStore
 from understudy.privacy.rows import PrivateRows, PublicRows
-from understudy.privacy.units import choose_units, rows_within_units, unit_numbers
+from understudy.privacy.units import choose_units, rows_within_units
 from understudy.schema import Domain, NumericDomain
 
 Values = TypeVar("Values")
@@ -128,17 +128,17 @@ def split_units(
     return table.filter(pc.invert(held)), table.filter(held)
 
 
-def limit_units(table: PrivateTable, unit: str | None, max_rows_per_unit: int) -> PrivateTable:
+def limit_units(table: PrivateTable, unit: str | None, columns: Sequence[str], max_rows_per_unit: int) -> PrivateTable:
     """At most `max_rows_per_unit` rows of each unit, and none without a unit id. Without units, all rows.
+
+    Which rows of a larger unit are used follows from their values in these columns.
 
     Formal guarantee: that of `rows_within_units`.
     """
     if unit is None:
         return table
-    ids = [batch.column(unit) for batch in table._batches]
-    joined = pa.chunked_array([chunk for each in ids for chunk in each.chunks], ids[0].type)
-    kept = rows_within_units(joined, max_rows_per_unit)
-    return PrivateTable(_Marked(table._batches, kept), unit_numbers(joined.filter(pa.array(kept))))
+    kept, numbers = rows_within_units(table._batches, unit, columns, max_rows_per_unit)
+    return PrivateTable(_Marked(table._batches, kept), numbers[kept])
 
 
 def keep_rows(table: PrivateTable, kept: Callable[[pa.Table], np.ndarray]) -> PrivateTable:
