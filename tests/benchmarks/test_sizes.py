@@ -1,5 +1,6 @@
 """Large tables, their marginals counted batch by batch, and the page of the results."""
 
+import dataclasses
 import itertools
 import json
 import sys
@@ -162,8 +163,10 @@ def test_the_picture_names_every_method_at_its_lines() -> None:
 
 
 def test_the_last_result_of_a_cell_counts(tmp_path: Path) -> None:
-    cell = {"table": "census", "rows": 5, "columns": 10, "method": "mst", "private": True, "seed": 0}
+    cell = Cell("census", 5, 10, "mst", private=True)
     path = tmp_path / "sizes.jsonl"
-    path.write_text("".join(json.dumps({"cell": cell, "tvd2": value}) + "\n" for value in (0.3, 0.2)))
-    assert sizes_page.read_results(path) == {Cell(**cell): {"tvd2": 0.2}}
+    path.write_text(
+        "".join(json.dumps({"cell": dataclasses.asdict(cell), "tvd2": value}) + "\n" for value in (0.3, 0.2))
+    )
+    assert sizes_page.read_results(path) == {cell: {"tvd2": 0.2}}
     assert sizes_page.read_results(tmp_path / "absent.jsonl") == {}
