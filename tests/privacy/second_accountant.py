@@ -277,10 +277,6 @@ def _losses(events: Sequence[Event], removal: bool) -> list[_Loss]:
                 variance += event["steps"] / event["noise_multiplier"] ** 2
             case "SubsampledGaussian":
                 found.append(_Subsampled(event["sampling_rate"], event["noise_multiplier"], event["steps"], removal))
-            case "DegreeSequence" if event["stddev"] > 1e5:
-                variance += 2 / event["stddev"] ** 2
-            case "DegreeSequence":
-                found.append(_DiscreteNormal(event["stddev"], 2))
             case "LaplaceCounts":
                 found.append(_Response(event["epsilon"], 1))
             case "UnitHistogram" if event["stddev"] > 1e5:
@@ -378,8 +374,6 @@ def _renyi(event: Event, order: float) -> float:
             return order * event["count"] * (event["sensitivity"] / event["stddev"]) ** 2 / 2
         case "UnitHistogram":
             return order / (2 * event["stddev"] ** 2)
-        case "DegreeSequence":  # two independent entries
-            return order / event["stddev"] ** 2
         case "LaplaceCounts":
             return order * event["epsilon"] ** 2 / 2
         case "Gaussian":

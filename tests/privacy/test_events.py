@@ -16,7 +16,6 @@ from understudy.privacy import accounting, events
 from understudy.privacy.events import (
     ZCDP,
     Count,
-    DegreeSequence,
     DiscreteGaussian,
     DiscreteLaplace,
     Event,
@@ -36,7 +35,6 @@ ALL = (
     DiscreteGaussian(12.5, 3, 2),
     DiscreteGaussian(12.5, 3),
     UnitHistogram(12.5),
-    DegreeSequence(12.5),
     Gaussian(20.0, 4, floating=True),
     SubsampledGaussian(0.5, 20.0, 2),
     Selections(0.1, 5),
@@ -93,7 +91,6 @@ def test_an_accountant_has_a_figure_or_says_that_it_has_none(event: Event) -> No
         ),
         (DiscreteGaussian(3.0), "discrete Gaussian noise, standard deviation 3 on every count"),
         (UnitHistogram(3.0), "discrete Gaussian noise, standard deviation 3 on every count of units"),
-        (DegreeSequence(3.0), "discrete Gaussian noise, standard deviation 3 on every degree"),
         (LaplaceCounts(0.5, 20), "discrete Laplace noise, scale 40 on every count"),
         (Gaussian(2.0), "Gaussian noise, noise multiplier 2"),
         (SubsampledGaussian(0.5, 2.0, 3000), "DP-SGD: 3,000 steps, sampling rate 0.5, noise multiplier 2"),
@@ -118,13 +115,6 @@ def test_a_histogram_of_units_costs_as_one_of_rows_with_one_row_per_unit() -> No
     ledger.charge(Query("u", "units", units))
     with pytest.raises(BudgetExceeded, match="covers 1 row"):
         ledger.charge(Query("r", "rows", rows))
-
-
-def test_a_degree_sequence_costs_as_two_counts() -> None:
-    """One edge moves two entries by one each."""
-    degrees, counts = DegreeSequence(7.0), DiscreteGaussian(7.0, 2)
-    np.testing.assert_allclose(degrees.rdp(), counts.rdp())
-    assert accounting.pld_epsilon([degrees], 1e-6, 1e-4) == accounting.pld_epsilon([counts], 1e-6, 1e-4)
 
 
 def test_laplace_counts_cost_their_epsilon_whatever_moves() -> None:

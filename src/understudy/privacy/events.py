@@ -345,29 +345,6 @@ class DiscreteLaplace(Rounds):
 
 
 @dataclasses.dataclass(frozen=True)
-class DegreeSequence(Concentrated):
-    """The degrees of a graph's nodes, sorted within public groups of nodes, each with discrete Gaussian noise of
-    standard deviation `stddev`. The unit is one edge, which moves two entries by one each."""
-
-    stddev: Positive
-
-    @property
-    def has_pld(self) -> bool:
-        return True
-
-    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
-        # The noise of the two entries is independent, so the losses are those of two counts.
-        return pld.from_discrete_gaussian_mechanism(self.stddev, value_discretization_interval=grid).self_compose(2)
-
-    @property
-    def rho(self) -> float:
-        return 1 / self.stddev**2  # two entries, each as for `DiscreteGaussian`
-
-    def describe(self) -> str:
-        return f"discrete Gaussian noise, standard deviation {self.stddev:.4g} on every degree"
-
-
-@dataclasses.dataclass(frozen=True)
 class LaplaceCounts(Concentrated):
     """A vector of counts, each with discrete Laplace noise of scale `sensitivity` / `epsilon`. One unit moves the
     vector by at most `sensitivity` in L1 norm, so that it is `epsilon`-DP."""
@@ -406,7 +383,7 @@ class ZCDP(Event):
 EVENTS: dict[str, type[Event]] = {
     cls.__name__: cls
     for cls in (
-        *(DiscreteGaussian, UnitHistogram, DegreeSequence, Gaussian, SubsampledGaussian),
+        *(DiscreteGaussian, UnitHistogram, Gaussian, SubsampledGaussian),
         *(Selections, Pure, DiscreteLaplace, LaplaceCounts, ZCDP),
     )
 }

@@ -7,17 +7,19 @@ rows name it. So an edge, as a unit, is all rows that name the same two nodes.
 
 import dataclasses
 import enum
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 
 from understudy.errors import BudgetExceeded
 from understudy.privacy.charges import check_table_query, event_of
-from understudy.privacy.events import DegreeSequence, DiscreteGaussian, LaplaceCounts
+from understudy.privacy.events import Gaussian, LaplaceCounts
 from understudy.privacy.ledger import Ledger, Query
+from understudy.privacy.noise import fine_steps, with_noise
 from understudy.privacy.table import PrivateTable
 
 
@@ -85,35 +87,72 @@ def _shuffled(edges: Int64[np.ndarray, "edges 2"]) -> Int64[np.ndarray, "edges 2
 
 # ------------------------------------------------------------------------------------------------- the unit is an edge
 
+DEGREES_SENSITIVITY = math.sqrt(2)
+"""L2 sensitivity of `noisy_degrees`."""
+TAILS_SENSITIVITY = 2.0
+"""L2 sensitivity of `noisy_degree_tails`."""
+COUNTS_SENSITIVITY = 1.0
+"""L2 sensitivity of `noisy_block_counts`."""
 
-def noisy_degrees(graph: PrivateGraph, query: Query, ledger: Ledger) -> Int64[np.ndarray, " nodes"]:
-    """The degrees of all nodes, block after block and ascending within each block, with discrete Gaussian noise.
 
-    Formal guarantee: the cost of `query`, a `DegreeSequence`, under add/remove of one edge, which moves two entries by
-    one each. Proof: an edge raises the degrees of two nodes by one. Sorting keeps the order of vectors, so no sorted
-    entry falls, and the sum of all entries grows by 2. Sorting moves no two vectors further apart in L2 norm (the
-    rearrangement inequality), and the norm before sorting is sqrt(2). Whole numbers that are not negative, with sum 2
-    and sum of squares at most 2, are two ones. The same holds for sorting within each block (Hay, Li, Miklau and Jensen
-    2009 have it for one block, in L1 norm). Not covered: timing, memory.
+def noisy_degrees(graph: PrivateGraph, query: Query, ledger: Ledger) -> Float64[np.ndarray, " nodes"]:
+    """The degrees of all nodes, block after block and ascending within each block, with Gaussian noise.
+
+    Formal guarantee: the cost of `query`, a `Gaussian`, under add/remove of one edge, which moves two entries by one
+    each: the L2 sensitivity is sqrt(2). Proof: an edge raises the degrees of two nodes by one. Sorting keeps the order
+    of vectors, so no sorted entry falls, and the sum of all entries grows by 2. Sorting moves no two vectors further
+    apart in L2 norm (the rearrangement inequality), and the norm before sorting is sqrt(2). Whole numbers that are not
+    negative, with sum 2 and sum of squares at most 2, are two ones. The same holds for sorting within each block (Hay,
+    Li, Miklau and Jensen 2009 have it for one block, in L1 norm). Not covered: timing, memory.
     """
-    event = event_of(query, DegreeSequence)
+    event = event_of(query, Gaussian)
     _check(graph, GraphUnit.EDGE, query)
     ledger.charge(query)  # before the draw: a refused release must not exist
     exact = sorted_degrees(graph._edges, graph.block_of_node)
-    return exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
+    return _with_gaussian_noise(exact, event, DEGREES_SENSITIVITY, ledger)
 
 
-def noisy_block_counts(graph: PrivateGraph, query: Query, ledger: Ledger) -> Int64[np.ndarray, " pairs"]:
-    """The number of edges between each pair of blocks (`block_pairs`), with discrete Gaussian noise.
+def noisy_degree_tails(
+    graph: PrivateGraph, num_tails: int, query: Query, ledger: Ledger
+) -> Float64[np.ndarray, "blocks degrees"]:
+    """How many nodes of each block have degree 1 or more, 2 or more, ... `num_tails` or more, with Gaussian noise.
 
-    Formal guarantee: the cost of `query`, a `DiscreteGaussian`, under add/remove of one edge, which is counted in one
-    entry and moves it by one. Not covered: timing, memory.
+    Formal guarantee: the cost of `query`, a `Gaussian`, under add/remove of one edge: the L2 sensitivity is 2. Proof: a
+    node whose degree grows from d to d + 1 raises entry d + 1 of its block by one and no other. Two nodes do, so two
+    entries move by one, or one entry by two. Not covered: timing, memory.
     """
-    event = event_of(query, DiscreteGaussian)
+    event = event_of(query, Gaussian)
+    _check(graph, GraphUnit.EDGE, query)
+    ledger.charge(query)
+    exact = degree_tails(graph._edges, graph.block_of_node, num_tails)
+    return _with_gaussian_noise(exact, event, TAILS_SENSITIVITY, ledger)
+
+
+def noisy_block_counts(graph: PrivateGraph, query: Query, ledger: Ledger) -> Float64[np.ndarray, " pairs"]:
+    """The number of edges between each pair of blocks (`block_pairs`), with Gaussian noise.
+
+    Formal guarantee: the cost of `query`, a `Gaussian`, under add/remove of one edge, which is counted in one entry
+    and moves it by one: the L2 sensitivity is 1. Not covered: timing, memory.
+    """
+    event = event_of(query, Gaussian)
     _check(graph, GraphUnit.EDGE, query)
     ledger.charge(query)
     exact = block_counts(graph._edges, graph.block_of_node)
-    return exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
+    return _with_gaussian_noise(exact, event, COUNTS_SENSITIVITY, ledger)
+
+
+def _with_gaussian_noise(
+    exact: Int64[np.ndarray, "..."], event: Gaussian, sensitivity: float, ledger: Ledger
+) -> Float64[np.ndarray, "..."]:
+    """Adds what was charged: discrete noise on steps so fine that the curve of the continuous Gaussian accounts for it
+    (`filters.py` has the argument)."""
+    assert not event.floating
+    assert event.count == 1
+    if not ledger.guarantee.is_private:
+        return exact.astype(float)
+    stddev = event.noise_multiplier * sensitivity * (1 + 1e-9)  # never less than charged, whatever floats round
+    steps = fine_steps(stddev)
+    return with_noise(exact * steps, stddev * steps, ledger.noise) / steps
 
 
 def sorted_degrees(
@@ -126,6 +165,19 @@ def sorted_degrees(
     """
     degrees = np.bincount(edges.ravel(), minlength=len(block_of_node))
     return degrees[np.lexsort((degrees, block_of_node))]
+
+
+def degree_tails(
+    edges: Int64[np.ndarray, "edges 2"], block_of_node: Int64[np.ndarray, " nodes"], num_tails: int
+) -> Int64[np.ndarray, "blocks degrees"]:
+    """How many nodes of each block have at least each degree, exactly.
+
+    >>> degree_tails(np.array([[0, 1], [1, 2]]), np.array([0, 0, 1]), 2).tolist()
+    [[2, 1], [1, 0]]
+    """
+    degrees = np.bincount(edges.ravel(), minlength=len(block_of_node))
+    num_blocks = int(block_of_node.max(initial=0)) + 1
+    return np.stack([tail_counts(degrees[block_of_node == block], num_tails) for block in range(num_blocks)])
 
 
 def block_counts(
