@@ -12,10 +12,10 @@ import pkgutil
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +23,7 @@ import pytest
 
 import understudy
 from understudy.cli import run
-from understudy.cli.terminal import show_progress as _progress
+from understudy.cli.terminal import catch_interrupts, show_progress
 
 SECRET = "Zx81Canary"
 
@@ -601,26 +601,85 @@ def test_refusal_of_a_real_process(place: Path) -> None:
     assert sorted(path.name for path in place.iterdir()) == ["bad.csv", "good.csv", "good.toml"]
 
 
-def test_interrupted(place: Path) -> None:
-    """Ctrl-C while fitting: exit code 130, a last line that says so, an old release kept and no other file."""
+class Screen:
+    """Standard error, on which Ctrl-C is pressed after the first line with these words."""
+
+    def __init__(self, words: str) -> None:
+        self._stream, self._words, self._is_shown = sys.stderr, words, False
+
+    def write(self, text: str) -> int:
+        num_written = self._stream.write(text)
+        self._is_shown = self._is_shown or self._words in text
+        if self._is_shown and text.endswith("\n"):
+            self._words, self._is_shown = "\0", False
+            signal.raise_signal(signal.SIGINT)
+        return num_written
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+@pytest.mark.parametrize(
+    ("words", "end", "left"),
+    [
+        ("encoding the table", "nothing was written.", []),
+        ("marginals measured", "nothing was released. To continue, run the same command with --re", ["r.checkpoint"]),
+    ],
+    ids=["before the first charge", "after it"],
+)
+def test_interrupted(
+    words: str,
+    end: str,
+    left: list[str],
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Exit code 130, a last line that says so, an old release kept. After a charge the run can be resumed."""
+    monkeypatch.chdir(place)
     (place / "r").mkdir()
     (place / "r" / "release.json").write_text("old")
-    rows = "".join(f"{['ann', 'bob'][i % 2]},{i % 100},0.{i % 97:02}\n" for i in range(200_000))
-    (place / "large.csv").write_text("name,age,score\n" + rows)
-    arguments = ["fit", "large.csv", "--epsilon", "5", "--method", "aim", "--force", "-o", "r"]
-    before = _contents(place)
-    with subprocess.Popen([*NAMELESS, *arguments], cwd=place, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        first = process.stderr.readline()  # how many rows are enough
-        first += process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
-        assert process.wait(timeout=120) == 130, rest
-    assert "encoding the table" in first
-    assert rest.splitlines()[-1] == "understudy: interrupted; nothing was written."
-    assert "Traceback" not in rest
-    assert _contents(place) == before
-    assert not [path for path in place.iterdir() if path.name.startswith(".") or stat.S_ISFIFO(path.stat().st_mode)]
+    arguments = ["fit", "good.csv", "--schema", "good.toml", "--epsilon", "5", "--method", "aim", "--force", "-o", "r"]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", Screen(words))
+        assert run(arguments) == 130
+    lines = capsys.readouterr().err.splitlines()
+    assert words in lines[-2]
+    assert lines[-1].startswith(f"understudy: interrupted; {end}")
+    assert _contents(place / "r") == {str(place / "r" / "release.json"): b"old"}
+    assert sorted(path.name for path in place.iterdir()) == ["good.csv", "good.toml", "r", *left]
+    if left:
+        assert run([*arguments, "--resume"]) == 0
+
+
+def test_an_interrupt_before_the_work_is_not_lost() -> None:
+    """Imports have callbacks too, and they come before the first progress."""
+
+    class Freed:
+        """Something with a callback."""
+
+    def work() -> None:
+        with catch_interrupts():
+            freed = Freed()
+            reference = weakref.ref(freed, lambda _: signal.raise_signal(signal.SIGINT))
+            del freed
+            assert reference() is None
+            with show_progress(True, ""):
+                raise AssertionError("too far")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+
+
+def test_errors_that_an_interrupt_caused_are_interrupts() -> None:
+    def work() -> None:
+        with show_progress(True, ""):
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            raise RuntimeError("Query interrupted")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
 
 
 @pytest.mark.parametrize("tells_more", [True, False])
@@ -635,7 +694,7 @@ def test_an_interrupt_inside_a_callback_is_not_lost(tells_more: bool, capfd: pyt
             signal.raise_signal(signal.SIGINT)
 
     def work() -> None:
-        with _progress(True, "") as tell:
+        with show_progress(True, "") as tell:
             gc.collect()
             came_to.append("here")
             if tells_more:

@@ -5,14 +5,14 @@ import sys
 import warnings
 
 from understudy.cli.app import app
-from understudy.cli.terminal import INTERRUPTED, Interrupted
+from understudy.cli.terminal import INTERRUPTED, Interrupted, catch_interrupts
 from understudy.errors import UnderstudyError, UnderstudyWarning
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0, 1 (findings, internal error), 2 (refused) or 130 (interrupted)."""
     try:
-        with warnings.catch_warnings():
+        with catch_interrupts(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UnderstudyWarning)  # commands print notes and warnings themselves
             result = app(args=arguments, prog_name="understudy", standalone_mode=False)
         if result == INTERRUPTED:  # how the argument parser reports Ctrl-C

@@ -28,41 +28,58 @@ def echo(message: str, *, quiet: bool) -> None:
 @contextlib.contextmanager
 def show_progress(quiet: bool, task: str) -> Iterator[Progress]:
     """Gives a function that reports progress; it also ends the work if Ctrl-C was pressed."""
-    with _catch_interrupts() as check, open_progress(not quiet, task) as show:
+    with catch_interrupts() as check, open_progress(not quiet, task) as show:
 
         def report(fraction: float, now: str) -> None:
             check()
             if show is not None:
                 show(fraction, now)
 
-        yield report
+        check()
+        try:
+            yield report
+        except Exception:
+            check()  # a library may turn an interrupt into an error of its own
+            raise
+        check()
+
+
+class _Interrupts:
+    """A handler of Ctrl-C that remembers it.
+
+    An exception that is raised in a callback of the garbage collector, as JAX has one, or of an import is printed and
+    lost.
+    """
+
+    def __init__(self) -> None:
+        self._received = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        self._received = True
+        raise KeyboardInterrupt
+
+    def check(self) -> None:
+        """Raises an interrupt again that was lost."""
+        if self._received:
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def _catch_interrupts() -> Iterator[Callable[[], None]]:
-    """Gives a function that raises an interrupt again if it arrived in a callback of the garbage collector.
-
-    JAX has such a callback, and exceptions raised there are printed and lost.
-    """
-    received: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    def check() -> None:
-        if received:
-            raise KeyboardInterrupt
-
-    print_others, usual = sys.unraisablehook, signal.default_int_handler
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
-        yield check  # the caller ignores or handles interrupts itself
+def catch_interrupts() -> Iterator[Callable[[], None]]:
+    """Gives a function that raises an interrupt again if one arrived and was lost, here or in an outer block."""
+    handler, usual = signal.getsignal(signal.SIGINT), signal.default_int_handler
+    if isinstance(handler, _Interrupts):
+        yield handler.check
         return
-    signal.signal(signal.SIGINT, note)
+    interrupts = _Interrupts()
+    if threading.current_thread() is not threading.main_thread() or handler is not usual:
+        yield interrupts.check  # the caller ignores or handles interrupts itself
+        return
+    print_others = sys.unraisablehook
+    signal.signal(signal.SIGINT, interrupts)
     sys.unraisablehook = lambda lost: None if lost.exc_type is KeyboardInterrupt else print_others(lost)
     try:
-        yield check
-        check()
+        yield interrupts.check
     finally:
         signal.signal(signal.SIGINT, usual)
         sys.unraisablehook = print_others
