@@ -16,6 +16,7 @@ from understudy.audit.record import recorded_audit
 from understudy.certificate_json import NOT_COVERED as NOT_COVERED
 from understudy.certificate_json import from_json as from_json
 from understudy.certificate_json import json_schema as json_schema
+from understudy.certificate_json import not_covered as not_covered
 from understudy.certificate_json import plan_statement as plan_statement
 from understudy.certificate_json import plan_to_json as plan_to_json
 from understudy.certificate_json import standalone_epsilon as standalone_epsilon
@@ -201,11 +202,27 @@ def sections(statement: Statement) -> list[str]:
     learned = [] if meaning is None else meaning.sections()
     parts = [*_protected(statement), *learned, *_public(statement.facts), *_queries(statement), *measured]
     covered = [*_accounting(statement), *_audit(statement)]
-    return [*parts, *covered, "## What this guarantee does not cover", _bullets(NOT_COVERED), made]
+    return [*parts, *covered, "## What this guarantee does not cover", _bullets(not_covered(statement.facts)), made]
 
 
 def verdict(statement: Statement, *, with_figures: bool = True) -> list[str]:
     """What is guaranteed, in a few blocks of Markdown, or that nothing is. The page shows the figures by itself."""
+    return [*_graph_scope(statement.facts), *_table_verdict(statement, with_figures=with_figures)]
+
+
+def _graph_scope(facts: PublicFacts) -> list[str]:
+    """The first thing to know about the release of a graph; nothing for a table."""
+    if facts.graph_unit is None:
+        return []
+    protected = {"edge": "one edge", "node": "all edges of one node"}[facts.graph_unit]
+    return [
+        "> **Nodes are public.** The list of nodes and the attributes of nodes are not protected. What is protected "
+        f"is {protected}."
+    ]
+
+
+def _table_verdict(statement: Statement, *, with_figures: bool) -> list[str]:
+    """The same for tables and graphs alike."""
     if not math.isfinite(statement.epsilon):
         return [
             "> **NOT PRIVATE.** Real rows were used without noise, or without a bound on their effect: epsilon "
@@ -252,6 +269,11 @@ def _meaning(statement: Statement, *, named: bool) -> list[str]:
     unit = "row" if facts.unit is None else f"unit (all rows with the same value of {as_code(facts.unit)})"
     is_sized = facts.rows_declared is not None
     presence = f"the values of a given {unit} were in the table" if is_sized else f"a given {unit} was in the table"
+    presence = {
+        None: presence,
+        "edge": "a given edge was in the graph",
+        "node": "the edges of a given node were in the graph",
+    }[facts.graph_unit]
     called = "This is a weak guarantee." if word is Strength.WEAK else f"{word.value.capitalize()} guarantee."
     name = f"**{called}** " if named else ""
     meaning = (
@@ -306,6 +328,8 @@ def _protected(statement: Statement) -> list[str]:
                 " The number of rows of a synthetic unit is sampled from a noisy histogram of rows per unit; its rows "
                 "are independent of each other, given the columns with one value per unit."
             )
+    if facts.graph_unit is not None:
+        who = _GRAPH_UNITS[facts.graph_unit]
     relation = "Neighbouring tables differ by adding or removing one unit. The number of rows is protected as well."
     if facts.rows_declared is not None:
         relation = (
@@ -313,6 +337,8 @@ def _protected(statement: Statement) -> list[str]:
             "neighbouring tables have the same number of rows, and in one of them no query takes the rows of one unit "
             "into account."
         )
+    if facts.graph_unit is not None:
+        relation = _GRAPH_RELATIONS[facts.graph_unit]
     epsilon, delta = statement.replace_one
     would_be = "would be" if statement.seeded else "is"
     replaced = (
@@ -320,6 +346,19 @@ def _protected(statement: Statement) -> list[str]:
         f"guarantee {would_be} epsilon {round_up(epsilon, 4)} and delta {round_up(delta, 2)}."
     )
     return [f"## Who {would_be} protected", f"{who} {relation}", replaced]
+
+
+_GRAPH_UNITS = {
+    "edge": "The privacy unit is one edge: all rows that name the same two nodes. A person with several edges is "
+    "protected less: each edge is protected separately, and how many edges a node has may be learned approximately.",
+    "node": "The privacy unit is all edges of one node. Edges beyond the declared cap on degrees were left out.",
+}
+_GRAPH_RELATIONS = {
+    "edge": "Neighbouring graphs have the same nodes and differ by adding or removing one edge. The number of edges is "
+    "protected as well.",
+    "node": "Neighbouring graphs have the same nodes, and in one of them one node has no edges. The number of edges is "
+    "protected as well; whether a node exists is not.",
+}
 
 
 def _used(statement: Statement) -> str:
@@ -330,9 +369,13 @@ def _used(statement: Statement) -> str:
 
 def _public(facts: PublicFacts) -> list[str]:
     types = " and storage types" if facts.drafted or facts.types_kept else ""
+    opening = "The data steward declared public:"
+    if facts.graph_unit is None:
+        names = f"Column names{',' if types else ' and'} kinds{types}."
+        opening = f"{names} The data steward also declared public:"
     lines = [
         "## What was taken as public",
-        f"Column names{',' if types else ' and'} kinds{types}. The data steward also declared public:",
+        opening,
         _bullets(facts.declared or ["nothing else"]),
     ]
     if facts.estimated:

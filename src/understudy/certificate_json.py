@@ -41,6 +41,24 @@ NOT_COVERED = (
 )
 
 
+GRAPH_NOT_COVERED = {
+    1: "Edges that go together, such as all edges of one person. The effect of all of them together can be larger than "
+    "that of one unit, so more can be learned about each of them.",
+    2: "Facts taken as public: the nodes, their attributes, and the facts listed above. A declared list that was "
+    "itself read from the private edges is outside this guarantee.",
+    3: "Scores, plots and reports that compare the synthetic graph with the real one. They show statistics of real "
+    "edges.",
+}
+"""What stands in place of these lines of `NOT_COVERED` in the certificate of a graph."""
+
+
+def not_covered(facts: PublicFacts) -> tuple[str, ...]:
+    """What the guarantee does not cover, one sentence or more for each point."""
+    if facts.graph_unit is None:
+        return NOT_COVERED
+    return tuple(GRAPH_NOT_COVERED.get(at, line) for at, line in enumerate(NOT_COVERED))
+
+
 def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) -> dict[str, object]:
     """The certificate for machines; `docs/certificate.md` explains each field. Infinity is written as null.
 
@@ -65,8 +83,8 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
             "delta": statement.delta,
             "strength": None if statement.strength is None else statement.strength.value,
             "epsilon_target": _finite(statement.epsilon_target),
-            "adjacency": "zero-out one unit" if facts.rows_declared is not None else "add or remove one unit",
-            "unit": {"column": facts.unit, "max_rows": statement.max_rows_per_unit},
+            "adjacency": "zero-out one unit" if is_zero_out(facts) else "add or remove one unit",
+            "unit": {"column": facts.unit, "max_rows": statement.max_rows_per_unit, "graph": facts.graph_unit},
             "accountant": statement.accountant,
             "epsilon_pld": _finite(statement.epsilon_pld),
             "epsilon_rdp": _finite(statement.epsilon_rdp),
@@ -87,8 +105,13 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
         "queries": [_query_to_json(query, statement) for query in statement.queries],
         "measured_marginals": [measured_to_json(each) for each in statement.measurements],
         "audit": _audit_to_json(statement.method),
-        "not_covered": list(NOT_COVERED),
+        "not_covered": list(not_covered(facts)),
     }
+
+
+def is_zero_out(facts: PublicFacts) -> bool:
+    """Whether neighbouring data have the same size, and in one of them the unit is not taken into account."""
+    return facts.rows_declared is not None or facts.graph_unit == "node"
 
 
 def _audit_to_json(method: str) -> dict[str, object] | None:
@@ -131,6 +154,7 @@ def from_json(content: Mapping) -> Statement:
         measurements=tuple(measured_from_json(each) for each in content.get("measured_marginals", ())),
         facts=PublicFacts(
             unit=guarantee["unit"]["column"],
+            graph_unit=guarantee["unit"].get("graph"),
             rows_declared=public["rows"],
             public_table=public["table_rows"],
             drafted=public["kinds_drafted"],

@@ -42,6 +42,8 @@ it at most 18% likely, except with a probability of at most 1%.
     @property
     def claim(self) -> str:
         """What is believed or tested."""
+        if self.facts.graph_unit is not None:
+            return _GRAPH_CLAIMS[self.facts.graph_unit]
         if self.facts.unit is not None:
             return f"the rows with a given {as_code(self.facts.unit)} are in the table"
         # If the number of rows is public, so is the existence of the row; what is believed or tested is its content.
@@ -73,6 +75,13 @@ it at most 18% likely, except with a probability of at most 1%.
     @property
     def condition(self) -> str:
         """What bounds on beliefs assume, in plain words: without it, only group privacy holds."""
+        if self.facts.graph_unit is not None:
+            alone = {"edge": "one edge says", "node": "the edges of one node say"}[self.facts.graph_unit]
+            return (
+                f"This assumes that {alone} nothing about the others. Edges that are all in the graph or all absent, "
+                "such as those of a group of friends, have a larger effect together, so more can be learned about each "
+                "of them."
+            )
         if self.facts.unit is not None:
             return (
                 "This assumes that the presence of one unit says nothing about the others. Units that are all in the "
@@ -107,8 +116,11 @@ it at most 18% likely, except with a probability of at most 1%.
             "the top of this page."
         )
         population = (
-            "Conclusions that follow from the population, such as that smokers fall ill more often, are not limited by "
-            "this: they can be drawn about a person who is not in the table as well."
+            "Conclusions that follow from the graph as a whole, such as that nodes of one block are connected more "
+            "often, are not limited by this."
+            if self.facts.graph_unit is not None
+            else "Conclusions that follow from the population, such as that smokers fall ill more often, are not "
+            "limited by this: they can be drawn about a person who is not in the table as well."
         )
         return [title, self._about_beliefs, beliefs, self._about_tests, tests, population, source]
 
@@ -120,6 +132,15 @@ it at most 18% likely, except with a probability of at most 1%.
             " The number of rows is public, so not being in the table means here: the table has as many rows, but no "
             f"query takes {'this row' if row else 'these rows'} into account."
         )
+        if self.facts.graph_unit is not None:
+            return (
+                f"{_GRAPH_UNITS[self.facts.graph_unit]} The first column is the probability that someone assigns, "
+                f"before seeing the release, to the claim that {self.claim}. The other columns bound it afterwards. "
+                "Each bound may be exceeded with at most the probability in the heading of its column. The bounds hold "
+                "for anyone who applies Bayes' rule, whatever they know about the other edges, as long as what they "
+                "believe about the other edges does not depend on this unit. Under the same condition they hold for "
+                "belief in the opposite as well."
+            )
         return (
             f"A unit is {unit}. The first column is the probability that someone assigns, before seeing the release, "
             f"to the claim that {self.claim}. The other columns bound it afterwards. Each bound may be exceeded with "
@@ -132,13 +153,16 @@ it at most 18% likely, except with a probability of at most 1%.
     @property
     def _about_tests(self) -> str:
         who = "people who" if self.facts.unit is None else "units that"
+        absent, present = f"{who} are not in the table", f"{who} are"
+        if self.facts.graph_unit is not None:
+            absent, present = "units that are not in the graph", "units that are"
         rate, most = next(iter(self.true_positive_rates.items()))
         named, rightly = (percent(each).removesuffix("%") for each in (rate, most))
         return (
             f"A test decides from the release whether {self.claim}. Under the same condition and on average, a test "
             f"that wrongly names {named} of "
-            f"100 {who} are not in the table (a false-positive rate of {percent(rate)}) rightly names at most "
-            f"{rightly} of 100 {who} are (its true-positive rate)."
+            f"100 {absent} (a false-positive rate of {percent(rate)}) rightly names at most "
+            f"{rightly} of 100 {present} (its true-positive rate)."
         )
 
     def to_json(self) -> dict[str, object]:
@@ -152,6 +176,13 @@ it at most 18% likely, except with a probability of at most 1%.
                 for rate, most in self.true_positive_rates.items()
             ],
         }
+
+
+_GRAPH_CLAIMS = {
+    "edge": "two given nodes are connected by an edge of the graph",
+    "node": "the edges of a given node are in the graph",
+}
+_GRAPH_UNITS = {"edge": "A unit is one edge.", "node": "A unit is all edges of one node."}
 
 
 def statement_meaning(statement: Statement) -> Meaning | None:

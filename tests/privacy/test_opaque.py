@@ -22,6 +22,7 @@ OPAQUE = {
     "PrivateColumns",
     "PrivateRows",
     "PrivateUnits",
+    "PrivateGraph",
     "Partitions",
     "Batches",
     "ChargedSteps",

@@ -39,9 +39,12 @@ CHARGES = {
     "discover_categories",
     "discover_histograms",
     "noisy_answers",
+    "noisy_block_counts",
     "noisy_class_sums",
     "noisy_closest",
     "noisy_counts",
+    "noisy_degree_tails",
+    "noisy_degrees",
     "noisy_dependence_selections",
     "noisy_function_selections",
     "noisy_gram",
@@ -50,6 +53,7 @@ CHARGES = {
     "noisy_rows_per_unit",
     "noisy_selections",
     "noisy_size",
+    "noisy_tail_counts",
 }
 """Charge the ledger, then query, or return the object that may."""
 
@@ -67,6 +71,7 @@ HANDLES = {
     "Ledger",
     "MarginalSelector",
     "NoiseSource",
+    "PrivateGraph",
     "PrivateRows",
     "PrivateTable",
     "Teachers",
@@ -74,8 +79,8 @@ HANDLES = {
 """Types of private rows, of what was charged for them, and of what charges: for annotations and `isinstance` only."""
 
 MADE_IN = {
-    "Ledger": {"pipeline.py"},  # where every run starts
-    "PrivateTable": {"sources.py", "learners/sklearn.py"},  # where private tables are read
+    "Ledger": {"pipeline.py", "graphs/fit.py"},  # where every run starts
+    "PrivateTable": {"sources.py", "graphs/fit.py", "learners/sklearn.py"},  # where private tables are read
 }
 """Where a handle may be constructed nevertheless."""
 
@@ -86,7 +91,8 @@ ONE_PLACE = {
     "hold_out": {"splitting.py"},  # its rows go to a file of the steward
     "keep_rows": {"encoding/fit.py"},
     "limit_units": {"encoding/fit.py"},
-    "noise_source": {"api.py", "learners/sklearn.py", "audit/queries.py", "audit/training.py"},  # where runs start
+    "noise_source": {"api.py", "graphs/fit.py", "learners/sklearn.py", "audit/queries.py", "audit/training.py"},
+    "read_graph": {"graphs/fit.py"},
     "split_units": {"splitting.py"},
     "partition_rows": {"synthesizers/quail.py", "synthesizers/selected.py"},
     "rows_within_units": {"table_preview.py"},  # for the steward only
@@ -121,6 +127,7 @@ PUBLIC = {
         "EVENTS",
         "Event",
         "Gaussian",
+        "LaplaceCounts",
         "Pure",
         "Selections",
         "SubsampledGaussian",
@@ -128,6 +135,7 @@ PUBLIC = {
         "ZCDP",
         "event_from_json",
     },
+    "graph": {"GraphUnit", "TAILS_SENSITIVITY", "block_pairs"},
     "langevin": {"Law", "SCHEDULES", "Stage", "StepParameters"}
     | {"langevin_step", "stages", "step_parameters", "zero_momentum"},
     "ledger": {

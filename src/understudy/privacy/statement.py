@@ -4,6 +4,7 @@ import dataclasses
 import decimal
 import enum
 import math
+from typing import Literal
 
 from understudy.privacy.marginal_noise import MeasuredMarginal
 from understudy.privacy.plan import Query
@@ -35,6 +36,8 @@ class PublicFacts:
 
     unit: str | None = None
     """The column that identifies the privacy unit; None: every row is one."""
+    graph_unit: Literal["edge", "node"] | None = None
+    """What is protected in a graph: one edge, or all edges of one node; None: the data are a table."""
     rows_declared: int | None = None
     public_table: int | None = None
     """Rows of the table, declared public, that training started from; None: there was none."""
@@ -112,6 +115,7 @@ class Statement(Summarized):
         else:
             title = f"{self.strength.value.capitalize()} guarantee"
         unit = "one row" if self.facts.unit is None else f"all rows with the same {self.facts.unit}"
+        unit = {None: unit, "edge": "one edge", "node": "all edges of one node"}[self.facts.graph_unit]
         facts |= {"privacy unit": unit, "method": self.method}
         rows = [(query.label, query.event.describe()) for query in self.queries]
         return Summary(title, facts, ("query", "mechanism"), rows, self.warnings)

@@ -1,0 +1,252 @@
+"""What is public about a graph: its nodes, their blocks, and the columns of the edge list that name the ends."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Int64
+
+from understudy.errors import SchemaError, UnderstudyError, did_you_mean
+from understudy.schema import Column, Schema
+from understudy.schema.toml import check_keys, parse_toml, read_text
+from understudy.tables import as_arrow
+
+if TYPE_CHECKING:
+    import networkx
+
+MOST_NODES = 2**31
+NO_NODES = (
+    'Declare the nodes of the graph: a [nodes] section with count = 4000, list = [...] or file = "nodes.csv". A node '
+    "list read from the edges would show which nodes have an edge."
+)
+GRAPH_KEYS = ("source", "target", "directed", "max_degree", "name", "responsible", "contact")
+NODE_KEYS = ("count", "first", "list", "file", "id", "block")
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class GraphSchema:
+    """What is public about a graph. Its edges are private.
+
+    >>> schema = GraphSchema(nodes=("ann", "bob", "eve"), blocks=("staff", "staff", "guest"))
+    >>> schema.num_nodes, schema.block_names
+    (3, ('guest', 'staff'))
+    """
+
+    nodes: tuple[str, ...]
+    """The name of every node, with an edge or without."""
+    blocks: tuple[str, ...] | None = None
+    """The block of each node, such as a department: a public attribute. None: all nodes are in one block."""
+    source: str = "source"
+    """The column of the edge list with one end of each edge ..."""
+    target: str = "target"
+    """... and the one with the other end."""
+    max_degree: int | None = None
+    """A public cap on degrees: larger ones are not released. With `protect="node"`, edges beyond it are left out."""
+    name: str | None = None
+    responsible: str | None = None
+    contact: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise SchemaError(NO_NODES, key="nodes")
+        if len(set(self.nodes)) < len(self.nodes):
+            raise SchemaError("The node list names a node twice. Name each node once.", key="nodes")
+        if self.blocks is not None and len(self.blocks) != len(self.nodes):
+            raise SchemaError(
+                f"There are {len(self.nodes):,} nodes but {len(self.blocks):,} blocks. Give each node a block.",
+                key="block",
+            )
+        if self.source == self.target:
+            raise SchemaError(
+                f"source and target are both {self.source!r}. Name the two columns that hold the ends of an edge.",
+                key="target",
+            )
+        if self.max_degree is not None and not (_is_whole(self.max_degree) and 1 <= self.max_degree < len(self.nodes)):
+            raise SchemaError(
+                f"max_degree must be a whole number from 1 to {len(self.nodes) - 1}, one less than the number of "
+                f"nodes; found {self.max_degree!r}.",
+                key="max_degree",
+            )
+
+    def __repr__(self) -> str:
+        blocks = "" if self.blocks is None else f", {len(self.block_names)} blocks"
+        return f"GraphSchema({self.num_nodes:,} nodes{blocks}, edges in {self.source!r} and {self.target!r})"
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.nodes)
+
+    @functools.cached_property
+    def block_names(self) -> tuple[str, ...]:
+        """The blocks in the order of their numbers."""
+        return ("all nodes",) if self.blocks is None else tuple(sorted(set(self.blocks)))
+
+    @functools.cached_property
+    def block_of_node(self) -> Int64[np.ndarray, " nodes"]:
+        """The number of each node's block."""
+        if self.blocks is None:
+            return np.zeros(self.num_nodes, dtype=np.int64)
+        return np.unique(np.asarray(self.blocks, dtype=object), return_inverse=True)[1].astype(np.int64)
+
+    @classmethod
+    def of_count(cls, count: int, *, first: int = 0, **keys: Any) -> "GraphSchema":
+        """Nodes that are numbered, from `first` on.
+
+        >>> GraphSchema.of_count(3, first=1).nodes
+        ('1', '2', '3')
+        """
+        if not _is_whole(count) or not 1 <= count < MOST_NODES:
+            raise SchemaError(f"count must be a whole number above 0, found {count!r}.", key="count")
+        if not _is_whole(first):
+            raise SchemaError(f"first must be a whole number, found {first!r}.", key="first")
+        return cls(nodes=tuple(map(str, range(first, first + count))), **keys)
+
+    @classmethod
+    def of_networkx(cls, graph: "networkx.Graph", *, block: str | None = None, **keys: Any) -> "GraphSchema":
+        """All nodes of this graph, and as blocks one of their attributes. Both become public."""
+        blocks = None
+        if block is not None:
+            absent = next((node for node, attributes in graph.nodes(data=True) if block not in attributes), None)
+            if absent is not None:
+                raise SchemaError(f"A node has no attribute {block!r}. Give each node a block.", key="block")
+            blocks = tuple(str(attributes[block]) for _, attributes in graph.nodes(data=True))
+        return cls(nodes=tuple(map(str, graph.nodes)), blocks=blocks, **keys)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> "GraphSchema":
+        """Reads a TOML file. The path of a node file is relative to it."""
+        try:
+            return cls.from_dict(parse_toml(read_text(path), str(path)), folder=Path(path).parent)
+        except SchemaError as error:
+            raise error if str(path) in str(error) else error.in_file(str(path)) from None
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, object], *, folder: Path | None = None) -> "GraphSchema":
+        """From the sections of a schema file: `graph` and `nodes`.
+
+        >>> GraphSchema.from_dict({"graph": {"source": "from", "target": "to"}, "nodes": {"count": 34}})
+        GraphSchema(34 nodes, edges in 'from' and 'to')
+        """
+        check_keys(content, ("graph", "nodes"), "The file")
+        graph, nodes = content.get("graph", {}), content.get("nodes", {})
+        if not isinstance(graph, Mapping) or not isinstance(nodes, Mapping):
+            raise SchemaError("graph and nodes must be sections, written as [graph] and [nodes].")
+        check_keys(graph, GRAPH_KEYS, "[graph]")
+        check_keys(nodes, NODE_KEYS, "[nodes]")
+        for key in ("source", "target", "name", "responsible", "contact"):
+            if not isinstance(graph.get(key, ""), str):
+                raise SchemaError(f"[graph] {key} must be text, found {graph[key]!r}.", key=key)
+        if graph.get("directed", False) is not False:
+            raise SchemaError(
+                "[graph] directed must be false: directed graphs are not supported. With directed = false each edge is "
+                "used without its direction.",
+                key="directed",
+            )
+        keys = {key: graph[key] for key in GRAPH_KEYS if key in graph and key != "directed"}
+        names, blocks = _read_nodes(nodes, folder)
+        return cls(nodes=names, blocks=blocks, **keys)  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, object]:
+        """The reverse of `from_dict`, with the whole list of nodes."""
+        kept = {key: getattr(self, key) for key in GRAPH_KEYS if key != "directed"}
+        nodes: dict[str, object] = {"list": list(self.nodes)}
+        if self.blocks is not None:
+            nodes["block"] = list(self.blocks)
+        graph = {key: value for key, value in kept.items() if value is not None}
+        return {"graph": {**graph, "directed": False}, "nodes": nodes}
+
+    @property
+    def table_schema(self) -> Schema:
+        """The two columns of the edge list, each of whose values is read as text, by itself."""
+        return Schema(columns=tuple(Column(name=name, kind="categorical") for name in (self.source, self.target)))
+
+    def number_ends(self, edges: pa.Table) -> Int64[np.ndarray, "rows 2"]:
+        """The numbers of the two nodes of each row; -1 where a value is null or names no node. Row by row."""
+        names = pa.array(self.nodes, pa.string())
+        columns = [pc.index_in(edges.column(name).cast(pa.string()), names) for name in (self.source, self.target)]
+        return np.stack([column.fill_null(-1).to_numpy().astype(np.int64) for column in columns], axis=1)
+
+    def name_ends(self, edges: Int64[np.ndarray, "edges 2"]) -> pa.Table:
+        """An edge list with the names of the nodes."""
+        names = pa.array(self.nodes, pa.string())
+        return pa.table({name: names.take(edges[:, at]) for at, name in enumerate((self.source, self.target))})
+
+
+GraphSchemaSource: TypeAlias = "GraphSchema | Mapping[str, object] | str | os.PathLike[str]"
+
+
+def as_graph_schema(given: "GraphSchemaSource | None") -> GraphSchema:
+    """A graph schema, given as one, as the path of its file, or as a dict of its sections."""
+    if isinstance(given, GraphSchema):
+        return given
+    if isinstance(given, Mapping):
+        return GraphSchema.from_dict(given)
+    if isinstance(given, str | os.PathLike):
+        return GraphSchema.read(given)
+    if given is None:
+        raise SchemaError(f"A graph needs a schema. {NO_NODES}")
+    raise SchemaError(
+        f"schema must be a GraphSchema, the path of a schema file or a dict, found {type(given).__name__}."
+    )
+
+
+def _read_nodes(keys: Mapping[str, object], folder: Path | None) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """Names and blocks of the nodes, of the keys of [nodes]."""
+    given = [key for key in ("count", "list", "file") if key in keys]
+    if len(given) != 1:
+        raise SchemaError(
+            NO_NODES if not given else f"[nodes] has {' and '.join(given)}. Keep one of them.", key="nodes"
+        )
+    if given == ["file"]:
+        return _read_node_file(keys, folder)
+    for key in ("id", "first"):
+        if key in keys and not (key == "first" and given == ["count"]):
+            raise SchemaError(f"[nodes] {key} has no meaning with {given[0]}. Remove it.", key=key)
+    block = keys.get("block")
+    blocks = None if block is None else _texts(block, "block")
+    if given == ["list"]:
+        return _texts(keys["list"], "list"), blocks
+    counted = GraphSchema.of_count(keys["count"], first=keys.get("first", 0))  # type: ignore[arg-type]
+    return counted.nodes, blocks
+
+
+def _texts(values: object, key: str) -> tuple[str, ...]:
+    if not isinstance(values, Iterable) or isinstance(values, str) or not all(isinstance(v, str | int) for v in values):
+        raise SchemaError(f"[nodes] {key} must be a list of texts or whole numbers.", key=key)
+    return tuple(map(str, values))
+
+
+def _read_node_file(keys: Mapping[str, object], folder: Path | None) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """A public table with a row for each node."""
+    path = Path(str(keys["file"]))
+    path = path if folder is None else folder / path
+    wanted = {key: str(keys[key]) for key in ("id", "block") if key in keys}
+    wanted = {"id": "node", **wanted}
+    try:
+        columns = tuple(Column(name=name, kind="categorical") for name in dict.fromkeys(wanted.values()))
+        table, _ = as_arrow(path, Schema(columns=columns))
+    except UnderstudyError as error:
+        raise SchemaError(f"The node file: {error}", key="file") from None
+    found = []
+    for key, name in wanted.items():
+        if name not in table.column_names:
+            raise SchemaError(
+                f"The node file {path} has no column {name!r}.{did_you_mean(name, table.column_names)} Name it with "
+                f"{key} in [nodes].",
+                key=key,
+            )
+        values = table.column(name)
+        if values.null_count:
+            raise SchemaError(f"The node file {path} has rows without a value of {name!r}. Complete them.", key=key)
+        found.append(tuple(values.cast(pa.string()).to_pylist()))
+    return found[0], found[1] if "block" in wanted else None
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
