@@ -254,7 +254,7 @@ def test_the_original_error_is_attached_only_for_debugging(debug: bool, monkeypa
     monkeypatch.delenv("UNDERSTUDY_DEBUG", raising=False)
     if debug:
         monkeypatch.setenv("UNDERSTUDY_DEBUG", "1")
-    monkeypatch.setattr(PrivateRows, "_count_cells", lambda self, query: np.zeros(len(self._codes)) + np.zeros(3))
+    monkeypatch.setattr(PrivateRows, "_count_ahead", lambda self, queries: np.zeros(len(self._codes)) + np.zeros(3))
     schema = us.Schema(columns=(us.Column(name="a", kind="categorical", categories=("x", "y"), closed=True),))
     table = pa.table({"a": ["x"] * 1237})
     with pytest.raises(SpentError, match=r"internal error of Understudy \(ValueError\)") as caught:

@@ -82,7 +82,7 @@ def test_the_strongest_dependence_is_selected() -> None:
 
 def test_many_rows_do_not_overflow() -> None:
     class Huge:
-        def _count_cells(self, clique: tuple[str, ...]) -> np.ndarray:
+        def _exact_counts(self, clique: tuple[str, ...]) -> np.ndarray:
             return np.asarray([[2**33, 0], [0, 2**33]])
 
     assert _exact_score(Huge(), Dependence("x", ("p",))) == 2.0**33  # type: ignore[arg-type]

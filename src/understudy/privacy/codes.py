@@ -1,12 +1,57 @@
 """Codes of private rows, in as few bytes as they need: one byte for a column of up to 256 codes."""
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
+import jax
 import numpy as np
-from jaxtyping import Int, Integer
+from jaxtyping import Int, Int64, Integer
 
-ROWS_AT_ONCE = 2**18
-"""Rows that are counted at once: their cells fit into the cache of a processor."""
+from understudy.privacy.counting import Columns, count_workload
+
+
+@runtime_checkable
+class Codes(Protocol):
+    """The codes of all rows: in this process, or on a cluster, which counts but does not hand out rows."""
+
+    def count(self, workload: Sequence[Columns], sizes: Sequence[int]) -> Int64[np.ndarray, " cells"]:
+        """All counts of the workload, made in one pass, as one vector (`split_counts`). Exact: noise must follow."""
+
+    def only(self, at: Sequence[int]) -> "Codes":
+        """The same rows with the columns at these indices."""
+
+    def part(self, kept: np.ndarray) -> "Codes":
+        """The rows that are marked."""
+
+    @property
+    def array(self) -> Integer[np.ndarray, "rows columns"]:
+        """The rows, for methods that train on them; refused where they are remote."""
+
+
+class ArrayCodes:
+    """Codes in an array of this process: in memory, or mapped from a file."""
+
+    def __init__(self, array: Integer[np.ndarray, "rows columns"], at: Sequence[int] | None = None):
+        """`at` lists the columns that are used; None: all."""
+        self._array, self._at = array, None if at is None else tuple(at)
+
+    def count(self, workload: Sequence[Columns], sizes: Sequence[int]) -> Int64[np.ndarray, " cells"]:
+        own = range(self._array.shape[1]) if self._at is None else self._at
+        whole = np.ones(self._array.shape[1], dtype=np.int64)
+        whole[list(own)] = sizes
+        cliques = [tuple(own[column] for column in clique) for clique in workload]
+        return count_workload(self._array, cliques, whole.tolist(), on_device=jax.default_backend() != "cpu")
+
+    def only(self, at: Sequence[int]) -> "ArrayCodes":
+        return ArrayCodes(self._array, at if self._at is None else [self._at[index] for index in at])
+
+    def part(self, kept: np.ndarray) -> "ArrayCodes":
+        return ArrayCodes(self.array[kept])
+
+    @functools.cached_property
+    def array(self) -> Integer[np.ndarray, "rows columns"]:
+        return self._array if self._at is None else self._array[:, list(self._at)]
 
 
 def code_type(sizes: Sequence[int]) -> np.dtype:
@@ -29,7 +74,7 @@ class CodeStore:
         """Adds the codes of a batch."""
         self._parts.append(np.asfortranarray(codes, dtype=self._type))
 
-    def finish(self) -> Integer[np.ndarray, "rows columns"]:
+    def finish(self) -> ArrayCodes:
         """All codes. The store is empty afterwards, so that they are held once."""
         total = sum(map(len, self._parts))
         whole = np.empty((total, self._num_columns), dtype=self._type, order="F")
@@ -38,25 +83,4 @@ class CodeStore:
             part = self._parts.pop(0)
             whole[start : start + len(part)] = part
             start += len(part)
-        return whole
-
-
-def count_cells(
-    codes: Integer[np.ndarray, "rows columns"], at: Sequence[int], shape: Sequence[int]
-) -> Int[np.ndarray, "..."]:
-    """How many rows have each combination of codes in the columns `at`. Exact: noise must follow."""
-    num_cells = int(np.prod(shape, dtype=np.int64))
-    counts = np.zeros(num_cells, dtype=np.int64)
-    for start, stop in _parts(len(codes), num_cells):
-        cells = np.zeros(stop - start, dtype=np.int64)
-        for column, size in zip(at, shape, strict=True):
-            cells *= size
-            cells += codes[start:stop, column]
-        counts += np.bincount(cells, minlength=num_cells)
-    return counts.reshape(tuple(shape))
-
-
-def _parts(num_rows: int, num_cells: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows, each of at least as many rows as there are cells, whose counts are added."""
-    step = max(ROWS_AT_ONCE, num_cells)
-    return ((start, min(start + step, num_rows)) for start in range(0, num_rows, step))
+        return ArrayCodes(whole)

@@ -6,8 +6,10 @@ Exact counts leave `privacy/` only with noise, or as a selection (`selection.py`
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from understudy.errors import BudgetExceeded
+from understudy.privacy.batches import add_arrays
 from understudy.privacy.charges import check_query, check_table_query, event_of
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Ledger, Query
@@ -31,7 +33,7 @@ def noisy_counts(rows: PrivateRows, cliques: Sequence[Clique], query: Query, led
     check_query(rows, query, ledger)
     ledger.charge(query)  # before the draw: a refused release must not exist
     record = ledger._recorder(query)
-    return [count_with_noise(rows, clique, event.stddev, ledger, record) for clique in cliques]
+    return [count_with_noise(rows, clique, event.stddev, ledger, record) for clique in rows._counted_ahead(cliques)]
 
 
 def count_with_noise(
@@ -87,5 +89,9 @@ def noisy_size(table: PrivateTable, query: Query, ledger: Ledger) -> int:
     event = event_of(query, DiscreteGaussian)
     check_table_query(query)
     ledger.charge(query)
-    exact = sum(batch.num_rows for batch in table._batches)
+    exact = int(table._batches.fold(_num_rows, add_arrays)[0])
     return max(1, exact + int(ledger.noise.discrete_gaussian(event.stddev, (1,))[0]))
+
+
+def _num_rows(batch: pa.Table) -> np.ndarray:
+    return np.asarray([batch.num_rows], dtype=np.int64)

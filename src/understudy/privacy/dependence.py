@@ -41,6 +41,11 @@ class Dependence:
     child: str
     parents: Clique
 
+    @property
+    def clique(self) -> Clique:
+        """All its columns."""
+        return (*self.parents, self.child)
+
 
 def noisy_dependence_selections(rows: PrivateRows, query: Query, ledger: Ledger) -> "DependenceSelector":
     """Charges for all rounds of `query` at once, and returns the function that makes them one by one.
@@ -69,16 +74,17 @@ class DependenceSelector:
         if self._left == 0:
             raise BudgetExceeded("All charged selections have been made. This query was not made.")
         self._left -= 1
-        for candidate in candidates:
-            if candidate not in self._scores:
-                self._scores[candidate] = _exact_score(self._private, candidate)
+        new = [candidate for candidate in candidates if candidate not in self._scores]
+        ahead = self._private._counted_ahead([candidate.clique for candidate in new])
+        for candidate, _ in zip(new, ahead, strict=True):
+            self._scores[candidate] = _exact_score(self._private, candidate)
         scores = np.asarray([self._scores[candidate] for candidate in candidates])
         return self._ledger.noise.noisy_argmax(scores, self._scale)
 
 
 def _exact_score(rows: PrivateRows, candidate: Dependence) -> float:
     """R by integers, rounded down to a multiple of 1 / STEPS, which a float holds exactly; 0 without rows."""
-    joint = rows._count_cells((*candidate.parents, candidate.child))  # not cached: candidates may be many
+    joint = rows._exact_counts(candidate.clique)
     joint = joint.reshape(-1, joint.shape[-1])
     num_rows = int(joint.sum())
     if num_rows == 0:

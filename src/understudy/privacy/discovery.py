@@ -26,6 +26,7 @@ from scipy import stats
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.notes import Note
+from understudy.privacy.batches import add_each
 from understudy.privacy.charges import check_table_query, event_of
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
@@ -43,7 +44,6 @@ STANDS_OUT = 3.0  # a cell above this many standard deviations keeps its own mas
 WIDE = 1e4  # from this standard deviation on, the mass function of discrete noise is too long to be summed
 DELTA_FRACTION = 0.1  # of the guarantee's delta, for thresholded category lists
 BUDGET_FRACTIONS = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}
-MOST_PARTS = 64  # counts of as many batches are added up at once
 MAX_CATEGORIES = 1000
 """A 2-way marginal of two such columns has a million cells, which every method here can still hold. At epsilon 1 a
 category needs about 200 rows to be kept, so a table of fewer than 200,000 rows never reaches this limit."""
@@ -240,7 +240,10 @@ def discover_categories(
     ledger.charge(query)
     threshold = rows_to_be_listed(query)
     kept = {}
-    for name, (values, exact) in _count_values(columns).items():
+    counted = columns._batches.fold(functools.partial(_count_values, names=columns._names), _add_value_counts)
+    for name, table in zip(columns._names, counted, strict=True):
+        values, exact = (table.column(at).combine_chunks() for at in ("value", "count"))
+        exact = exact.to_numpy(zero_copy_only=False)
         noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
         passes = noisy >= threshold
         listed = values.filter(pa.array(passes)).to_pylist()
@@ -248,29 +251,21 @@ def discover_categories(
     return kept
 
 
-def _count_values(columns: PrivateColumns[pa.Array]) -> dict[str, tuple[pa.Array, np.ndarray]]:
+def _count_values(batch: Mapping[str, pa.Array], names: Sequence[str]) -> tuple[pa.Table, ...]:
     """The values of each column, in the order in which they first occur, and their exact counts."""
-    parts: dict[str, list[pa.StructArray]] = {name: [] for name in columns._names}
-    for batch in columns._batches:
-        for name in parts:
-            parts[name].append(pc.value_counts(_plain(batch[name].drop_null())))
-            if len(parts[name]) >= MOST_PARTS:
-                parts[name] = [_add_counts(parts[name])]
-    added = {name: _add_counts(own) for name, own in parts.items()}
-    return {
-        name: (counted.field("values"), counted.field("counts").to_numpy(zero_copy_only=False))
-        for name, counted in added.items()
-    }
+    counted = (pc.value_counts(_plain(batch[name].drop_null())) for name in names)
+    return tuple(pa.table({"value": each.field("values"), "count": each.field("counts")}) for each in counted)
 
 
-def _add_counts(parts: Sequence[pa.StructArray]) -> pa.StructArray:
-    """Counts of the same values added up."""
-    if len(parts) == 1:
-        return parts[0]
-    joined = pa.table({key: pa.concat_arrays([part.field(key) for part in parts]) for key in ("values", "counts")})
-    added = joined.group_by("values", use_threads=False).aggregate([("counts", "sum")]).combine_chunks()
-    columns = [added.column(name).combine_chunks() for name in ("values", "counts_sum")]
-    return pa.StructArray.from_arrays(columns, ["values", "counts"])
+def _add_value_counts(parts: Sequence[tuple[pa.Table, ...]]) -> tuple[pa.Table, ...]:
+    """Counts of the same values added up; values stay in the order in which they first occur."""
+    return tuple(
+        pa.concat_tables(own)
+        .group_by("value", use_threads=False)
+        .aggregate([("count", "sum")])
+        .rename_columns(["value", "count"])
+        for own in zip(*parts, strict=True)
+    )
 
 
 def largest_counts(noisy_counts: Mapping[Category, int], most: int) -> dict[Category, int]:
@@ -323,18 +318,22 @@ def discover_bounds(
     ledger.charge(query)
     found = {}
     edges_of = {name: _public_edges(kinds[name]) for name in columns._names}
-    counts = {name: np.zeros(len(edges) - 1, dtype=np.int64) for name, edges in edges_of.items()}
-    for batch in columns._batches:
-        for name, edges in edges_of.items():
-            cells = np.clip(np.searchsorted(edges, batch[name], side="right") - 1, 0, len(edges) - 2)
-            counts[name] += np.bincount(cells, minlength=len(edges) - 1)
-    for name, edges in edges_of.items():
-        exact = counts[name]
+    counts = columns._batches.fold(functools.partial(_count_between, edges_of=edges_of), add_each)
+    for (name, edges), exact in zip(edges_of.items(), counts, strict=True):
         noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
         first, last = _outermost_heavy(noisy, event.stddev) or _fallback_cells(kinds[name], edges)
         upper = edges[last + 1]
         found[name] = (edges[first].item(), upper.item() if kinds[name] == "real" else upper.item() - 1)
     return found
+
+
+def _count_between(batch: Mapping[str, np.ndarray], edges_of: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """How many values lie between the edges of each column; those outside count in the first or last cell."""
+    counts = []
+    for name, edges in edges_of.items():
+        cells = np.clip(np.searchsorted(edges, batch[name], side="right") - 1, 0, len(edges) - 2)
+        counts.append(np.bincount(cells, minlength=len(edges) - 1))
+    return tuple(counts)
 
 
 def _public_edges(kind: str) -> np.ndarray:
@@ -391,14 +390,17 @@ def discover_histograms(
     event = _event_for(query, sum(levels.values()))
     check_table_query(query)
     ledger.charge(query)
-    counts = {name: np.zeros(grids[name].num_cells, dtype=np.int64) for name in columns._names}
-    for batch in columns._batches:
-        for name, exact in counts.items():
-            exact += np.bincount(grids[name].cells(batch[name]), minlength=len(exact))
+    queried = {name: grids[name] for name in columns._names}
+    counts = columns._batches.fold(functools.partial(_count_cells, grids=queried), add_each)
     return {
         name: _noisy_tree(exact, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)
-        for name, exact in counts.items()
+        for name, exact in zip(columns._names, counts, strict=True)
     }
+
+
+def _count_cells(batch: Mapping[str, np.ndarray], grids: Mapping[str, Grid]) -> tuple[np.ndarray, ...]:
+    """How many values lie in each of the finest cells of each column."""
+    return tuple(np.bincount(grid.cells(batch[name]), minlength=grid.num_cells) for name, grid in grids.items())
 
 
 def _noisy_tree(

@@ -54,6 +54,8 @@ class ZCDPFilter:
         """One marginal with discrete Gaussian noise, at rho = rows per unit^2 / (2 stddev^2)."""
         stddev = float(stddev)
         self._spend(self._private.max_rows_per_unit**2 / (2 * stddev**2))
+        if len(clique) == 1:  # a method that asks for one column asks for the others too
+            self._private._count_ahead(self._private.domain.one_way)
         return count_with_noise(self._private, clique, stddev, self._ledger, self._record)
 
     def noisy_selection(self, candidates: Candidates, epsilon: float) -> int:
@@ -115,7 +117,8 @@ class GaussianFilter:
                 f"Each marginal needs a standard deviation above 0 and up to {MOST_NOISE:g}. This query was not made."
             )
         self._spend(math.fsum(stddev**-2 for stddev in stddevs))
-        return [self._count(query, stddev) for query, stddev in zip(queries, stddevs, strict=True)]
+        ahead = self._private._counted_ahead(queries)
+        return [self._count(query, stddev) for query, stddev in zip(ahead, stddevs, strict=True)]
 
     def noisy_errors(
         self, cliques: Sequence[Clique], expected: Sequence[Float[np.ndarray, "..."]], stddev: float
@@ -146,7 +149,8 @@ class GaussianFilter:
         stddev = max(stddev, LEAST_ERROR_NOISE)
         self._spend(len(cliques) * stddev**-2)
         steps = fine_steps(stddev)
-        exact = [self._exact_error(clique, counts, steps) for clique, counts in zip(cliques, expected, strict=True)]
+        ahead = self._private._counted_ahead(cliques)
+        exact = [self._exact_error(clique, counts, steps) for clique, counts in zip(ahead, expected, strict=True)]
         if not self._ledger.guarantee.is_private:
             return np.asarray(exact) / steps
         return with_noise(np.asarray(exact), stddev * (1 + ROOM) * steps, self._ledger.noise) / steps

@@ -200,6 +200,7 @@ def noisy_class_sums(
     squares of the weights sum to one at most. The noise grows with max_rows_per_unit. Not covered: timing, memory.
     """
     stddevs = _charged_stddevs(rows, query, ledger, weights, STEPS)
+    rows._count_ahead([(target,), *((target, block.column) for block in blocks if block.what == "levels")])
     answers = {}
     for block, stddev in zip(blocks, stddevs, strict=True):
         noisy = _with_noise(_exact_class_sums(rows, target, block), stddev, STEPS, ledger)

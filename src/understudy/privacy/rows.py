@@ -10,8 +10,8 @@ what they return stays in `privacy/` until noise has been added.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import equinox as eqx
 import jax
@@ -20,7 +20,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Integer, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.codes import count_cells
+from understudy.privacy.codes import ArrayCodes, Codes
+from understudy.privacy.counting import split_counts
 from understudy.privacy.totals import Totals
 
 if TYPE_CHECKING:  # these read tables; training alone must not need to
@@ -52,6 +53,12 @@ class Box:
 
 Counted = Clique | Box
 """What can be counted."""
+AnyCounted = TypeVar("AnyCounted", bound=Counted)
+
+PASS_CELLS = 2**23
+"""The most cells of the marginals that one pass over the rows counts: their counts take 64 MB."""
+CACHE_BYTES = 512 * 2**20
+"""The most memory that exact counts are kept in; the oldest are dropped, and counted again where they are needed."""
 
 
 class PrivateRows:
@@ -59,7 +66,7 @@ class PrivateRows:
 
     def __init__(
         self,
-        codes: np.ndarray,
+        codes: "np.ndarray | Codes",
         domain: "Domain",
         *,
         max_rows_per_unit: int = 1,
@@ -69,7 +76,7 @@ class PrivateRows:
         totals: Totals | None = None,
         fraction: float = 1.0,
     ):
-        self._codes = codes
+        self._held: Codes = ArrayCodes(codes) if isinstance(codes, np.ndarray) else codes
         self._units = units
         self._make_positions = positions  # called when a method needs numbers rather than bins
         self.domain = domain
@@ -80,10 +87,15 @@ class PrivateRows:
         """The number of rows as estimated by the noisy answers about these rows and all their partitions."""
         self._fraction = fraction  # of the table's units, each kept independently at random
         self._partition: "Partition | None" = None  # None: all units. Set by `partition_rows` and kept by `only`
-        self._cache: dict[Counted, np.ndarray] = {}  # exact counts by their query
+        self._cache = _CountCache()
 
     def __repr__(self) -> str:
         return "PrivateRows(...)"
+
+    @property
+    def _codes(self) -> np.ndarray:
+        """The codes of each row, for what cannot be counted; refused for rows on a cluster."""
+        return self._held.array
 
     @functools.cached_property
     def _positions(self) -> np.ndarray:
@@ -95,7 +107,7 @@ class PrivateRows:
         domain = self.domain.only(columns)
         at = [self.domain.index(name) for name in domain.names]
         part = PrivateRows(
-            self._codes[:, at],
+            self._held.only(at),
             domain,
             max_rows_per_unit=self.max_rows_per_unit,
             units=self._units,
@@ -125,16 +137,28 @@ class PrivateRows:
 
     def _exact_counts(self, query: Counted) -> np.ndarray:
         """Cells of a marginal, in the clique's own order of columns, or the one count of a box as an array of one."""
-        if query not in self._cache:
-            if isinstance(query, Box):
-                self._cache[query] = self._exact_counts(query.clique)[query.slices].sum().reshape(1)
-            else:
-                self._cache[query] = self._count_cells(query)
-        return self._cache[query]
+        self._count_ahead([query])
+        return self._cache.sum_of(query) if isinstance(query, Box) else self._cache[query]
 
-    def _count_cells(self, clique: Clique) -> np.ndarray:
-        """Every row is in exactly one cell."""
-        return count_cells(self._codes, [self.domain.index(name) for name in clique], self.domain.shape(clique))
+    def _counted_ahead(self, queries: Sequence[AnyCounted]) -> Iterator[AnyCounted]:
+        """The same queries, whose counts are then known: made in as few passes over the rows as memory allows."""
+        first, cells = 0, 0
+        for at, query in enumerate(queries):
+            cells += self.domain.size(_clique_of(query))
+            if cells >= PASS_CELLS or at == len(queries) - 1:
+                self._count_ahead(queries[first : at + 1])
+                yield from queries[first : at + 1]
+                first, cells = at + 1, 0
+
+    def _count_ahead(self, queries: Sequence[Counted]) -> None:
+        """Counts every marginal that is not known yet, all in one pass. Each row is in exactly one cell of each."""
+        cliques = [clique for clique in dict.fromkeys(map(_clique_of, queries)) if clique not in self._cache]
+        if not cliques:
+            return
+        workload = [tuple(self.domain.index(name) for name in clique) for clique in cliques]
+        counts = self._held.count(workload, self.domain.sizes)
+        for clique, table in zip(cliques, split_counts(counts, workload, self.domain.sizes), strict=True):
+            self._cache[clique] = table
 
     def _note_total(self, noisy_counts: np.ndarray, stddev: float) -> None:
         """Called for every answered marginal: its cells count each row once."""
@@ -158,7 +182,7 @@ class PrivateRows:
 
     def _part(self, kept: np.ndarray, partition: "Partition", num_rows: int, fraction: float) -> "PrivateRows":
         part = PrivateRows(
-            self._codes[kept],
+            self._held.part(kept),
             dataclasses.replace(self.domain, num_rows=num_rows),
             max_rows_per_unit=self.max_rows_per_unit,
             units=None if self._units is None else self._units[kept],
@@ -169,6 +193,35 @@ class PrivateRows:
         )
         part._partition = partition
         return part
+
+
+def _clique_of(query: Counted) -> Clique:
+    return query.clique if isinstance(query, Box) else query
+
+
+class _CountCache:
+    """Exact counts by their clique, in the narrowest type that holds them."""
+
+    def __init__(self) -> None:
+        self._tables: dict[Clique, np.ndarray] = {}
+        self._num_bytes = 0
+
+    def __contains__(self, clique: Clique) -> bool:
+        return clique in self._tables
+
+    def __getitem__(self, clique: Clique) -> np.ndarray:
+        return self._tables[clique].astype(np.int64)
+
+    def sum_of(self, box: Box) -> np.ndarray:
+        """The one count of a box."""
+        return self._tables[box.clique][box.slices].sum(dtype=np.int64).reshape(1)
+
+    def __setitem__(self, clique: Clique, counts: np.ndarray) -> None:
+        """The last one is kept, whatever its size."""
+        self._tables[clique] = counts.astype(np.min_scalar_type(counts.max(initial=0)))
+        self._num_bytes += self._tables[clique].nbytes
+        while self._num_bytes > CACHE_BYTES and len(self._tables) > 1:
+            self._num_bytes -= self._tables.pop(next(iter(self._tables))).nbytes
 
 
 class PrivateUnits(eqx.Module):

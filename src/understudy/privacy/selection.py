@@ -95,7 +95,11 @@ def select_candidates(
     exact_scores = [
         _exact_score(rows._exact_counts(clique), expected, weight, offset)
         for clique, expected, weight, offset in zip(
-            candidates.cliques, candidates.expected, candidates.weights, candidates.offsets, strict=True
+            rows._counted_ahead(candidates.cliques),
+            candidates.expected,
+            candidates.weights,
+            candidates.offsets,
+            strict=True,
         )
     ]
     left, chosen = list(range(len(exact_scores))), []
@@ -204,6 +208,7 @@ def noisy_closest(
     event = event_of(query, Selections)
     check_query(rows, query, ledger)
     ledger.charge(query)
+    rows._count_ahead(cliques)
     exact_scores = np.asarray(
         [
             -np.mean([_half_distance(rows, *pair) for pair in zip(cliques, marginals, strict=True)])
@@ -229,10 +234,9 @@ def _half_distance(rows: PrivateRows, clique: Clique, fractions: Float[np.ndarra
 def _exact_sums(rows: PrivateRows, functions: RowFunctions, key: PRNGKeyArray | None) -> Int[np.ndarray, " functions"]:
     """The sum of every function over all rows, in whole steps."""
     parts = [_summed_values(rows, functions, key)] if functions.values is not None else []
-    num_rows = len(rows._codes)
-    for clique in functions.cliques:
+    for clique in rows._counted_ahead(functions.cliques):
         counts = rows._exact_counts(clique).reshape(-1)
-        parts += [counts * int(STEPS), (num_rows - counts) * int(STEPS)]
+        parts += [counts * int(STEPS), (counts.sum() - counts) * int(STEPS)]
     if functions.constant:
         parts.append(np.asarray([round(0.5 * rows.public_num_rows * STEPS)]))
     return np.concatenate(parts).astype(np.int64)

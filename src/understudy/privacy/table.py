@@ -9,14 +9,14 @@ A private table is read batch by batch, as often as a query needs it; it is held
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from understudy.privacy.codes import CodeStore
+from understudy.privacy.batches import LocalBatches, PrivateBatches, mark_rows
 from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.privacy.units import choose_units, rows_within_units
 from understudy.schema import Domain, NumericDomain
@@ -28,13 +28,26 @@ Values = TypeVar("Values")
 class PrivateTable:
     """A private table in the columns of its schema. Names and types of the columns are public, nothing else is."""
 
-    def __init__(self, batches: pa.Table | Iterable[pa.Table], unit_of_row: np.ndarray | None = None):
+    def __init__(
+        self,
+        batches: "pa.Table | Iterable[pa.Table] | PrivateBatches[pa.Table]",
+        unit_of_row: np.ndarray | None = None,
+    ):
         """`batches` must give the same rows in the same order whenever they are read."""
-        self._batches: Iterable[pa.Table] = (batches,) if isinstance(batches, pa.Table) else batches
+        self._batches: PrivateBatches[pa.Table] = (
+            batches
+            if isinstance(batches, PrivateBatches)
+            else LocalBatches((batches,) if isinstance(batches, pa.Table) else batches)
+        )
         self._unit_ids = unit_of_row
 
     def __repr__(self) -> str:
         return "PrivateTable(...)"
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the rows stay on a cluster, which counts them and does not hand them out."""
+        return self._batches.is_remote
 
     @property
     def _table(self) -> pa.Table:
@@ -61,10 +74,10 @@ class PublicTable:
 class PrivateColumns(Generic[Values]):
     """Values of some columns of a private table, batch by batch, each column in one array per batch."""
 
-    def __init__(self, values: Mapping[str, Values], batches: "Iterable[Mapping[str, Values]] | None" = None):
+    def __init__(self, values: Mapping[str, Values], batches: "PrivateBatches[Mapping[str, Values]] | None" = None):
         """`values` is the only batch; of several `batches`, it names the columns and is not read."""
         self._names = tuple(values)
-        self._batches = (values,) if batches is None else batches  # not read before the charge
+        self._batches = LocalBatches((values,)) if batches is None else batches  # not read before the charge
 
     def __repr__(self) -> str:
         return f"PrivateColumns({', '.join(self._names)})"
@@ -72,31 +85,8 @@ class PrivateColumns(Generic[Values]):
     def only(self, names: Iterable[str]) -> "PrivateColumns[Values]":
         """The columns of these names."""
         names = tuple(names)
-        chosen = _Mapped(self._batches, functools.partial(_choose, names=names))
+        chosen = self._batches.map(functools.partial(_choose, names=names))
         return PrivateColumns(dict.fromkeys(names), chosen)  # type: ignore[arg-type]
-
-
-class _Mapped:
-    """Batches through a function, computed anew whenever they are read."""
-
-    def __init__(self, batches: Iterable, function: Callable):
-        self._source, self._function = batches, function
-
-    def __iter__(self) -> Iterator:
-        return map(self._function, self._source)
-
-
-class _Marked:
-    """Batches without the rows that are not marked, in the order of the marks."""
-
-    def __init__(self, batches: Iterable[pa.Table], marks: np.ndarray):
-        self._source, self._marks = batches, marks
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        start = 0
-        for batch in self._source:
-            yield batch.filter(pa.array(self._marks[start : start + batch.num_rows]))
-            start += batch.num_rows
 
 
 def _choose(values: Mapping[str, Values], names: Sequence[str]) -> dict[str, Values]:
@@ -138,7 +128,7 @@ def limit_units(table: PrivateTable, unit: str | None, columns: Sequence[str], m
     if unit is None:
         return table
     kept, numbers = rows_within_units(table._batches, unit, columns, max_rows_per_unit)
-    return PrivateTable(_Marked(table._batches, kept), numbers[kept])
+    return PrivateTable(mark_rows(table._batches, kept), numbers[kept])
 
 
 def keep_rows(table: PrivateTable, kept: Callable[[pa.Table], np.ndarray]) -> PrivateTable:
@@ -152,12 +142,12 @@ def keep_rows(table: PrivateTable, kept: Callable[[pa.Table], np.ndarray]) -> Pr
     def filtered(batch: pa.Table) -> pa.Table:
         return batch.filter(pa.array(kept(batch)))
 
-    return PrivateTable(_Mapped(table._batches, filtered))
+    return PrivateTable(table._batches.map(filtered))
 
 
 def convert_rows(table: PrivateTable, function: Callable[[pa.Table], pa.Table]) -> PrivateTable:
     """The table through a function that works row by row and returns as many rows."""
-    return PrivateTable(_Mapped(table._batches, function), table._unit_ids)
+    return PrivateTable(table._batches.map(function), table._unit_ids)
 
 
 def convert_columns(
@@ -168,7 +158,7 @@ def convert_columns(
     def converted(batch: pa.Table) -> dict[str, Values]:
         return {name: function(batch.column(name)) for name, function in functions.items()}
 
-    return PrivateColumns(dict.fromkeys(functions), _Mapped(table._batches, converted))  # type: ignore[arg-type]
+    return PrivateColumns(dict.fromkeys(functions), table._batches.map(converted))  # type: ignore[arg-type]
 
 
 def encode_rows(
@@ -181,14 +171,11 @@ def encode_rows(
     scales: Sequence[NumericDomain | None],
 ) -> PrivateRows:
     """The encoded rows. `codes` and `positions` work row by row, by public rules; positions are computed on demand."""
-    store = CodeStore(domain.sizes)
-    for batch in table._batches:
-        store.append(codes(batch))
     return PrivateRows(
-        store.finish(),
+        table._batches.map(codes).to_codes(domain.sizes),
         domain,
         max_rows_per_unit=max_rows_per_unit,
         units=table._unit_ids,
-        positions=lambda: np.concatenate([positions(batch) for batch in table._batches]),
+        positions=lambda: np.concatenate(list(table._batches.map(positions))),
         scales=scales,
     )

@@ -1,0 +1,128 @@
+"""Batches of private rows, read anew in every pass: in this process, or in the tasks of a cluster.
+
+Queries that only count go through `fold`: each batch becomes a small part, and parts are added. Where rows live on a
+cluster, its tasks make the parts, and nothing else leaves them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+
+from understudy.privacy.codes import Codes, CodeStore
+
+Batch = TypeVar("Batch")
+Batch_co = TypeVar("Batch_co", covariant=True)
+Mapped = TypeVar("Mapped")
+"""What a function makes of a batch: still rows."""
+Part = TypeVar("Part", bound="np.ndarray | tuple[np.ndarray, ...] | tuple[pa.Table, ...]")
+"""What is counted in one batch: whole numbers, or values with their counts. They can be sent without pickle."""
+
+
+@runtime_checkable
+class PrivateBatches(Protocol[Batch_co]):
+    """Batches of rows that a query can be made of. Functions come in from outside, are pure, and treat each row by
+    itself; a cluster sends them to its tasks, so they hold no open file or connection."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether rows stay on a cluster. A public fact."""
+
+    def __iter__(self) -> Iterator[Batch_co]:
+        """The batches, always in the same order; refused where they are remote."""
+
+    def map(self, function: Callable[[Batch_co], Mapped]) -> "PrivateBatches[Mapped]":
+        """Every batch through a function, in each pass anew."""
+
+    def fold(self, count: Callable[[Batch_co], Part], add: Callable[[Sequence[Part]], Part]) -> Part:
+        """One pass: the sum of what `count` makes of each batch. Exact: noise must follow.
+
+        `add` joins parts, in their order, and may reuse the memory of the first. How often it is called, and with how
+        many parts, must not change the result.
+        """
+
+    def to_codes(self: "PrivateBatches[np.ndarray]", sizes: Sequence[int]) -> Codes:
+        """Batches of codes as one: made once, counted many times. `sizes` has the number of codes of each column."""
+
+
+class LocalBatches(PrivateBatches[Batch]):
+    """Batches that this process reads."""
+
+    is_remote = False
+
+    def __init__(self, source: Iterable[Batch]):
+        """`source` must give the same rows in the same order whenever it is read."""
+        self._source = source
+
+    def __repr__(self) -> str:
+        return "LocalBatches(...)"
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._source)
+
+    def map(self, function: Callable[[Batch], Mapped]) -> "LocalBatches[Mapped]":
+        return LocalBatches(_Mapped(self._source, function))
+
+    def fold(self, count: Callable[[Batch], Part], add: Callable[[Sequence[Part]], Part]) -> Part:
+        """Parts wait until they take as much memory as their sum so far: so each is added a few times only, and little
+        is held."""
+        parts = map(count, self._source)
+        total = next(parts)
+        waiting: list[Part] = []
+        for part in parts:
+            waiting.append(part)
+            if sum(map(_num_bytes, waiting)) >= _num_bytes(total):
+                total, waiting = add([total, *waiting]), []
+        return add([total, *waiting]) if waiting else total
+
+    def to_codes(self: "LocalBatches[np.ndarray]", sizes: Sequence[int]) -> Codes:
+        store = CodeStore(sizes)
+        for codes in self._source:
+            store.append(codes)
+        return store.finish()
+
+
+def mark_rows(batches: Iterable[pa.Table], marks: np.ndarray) -> LocalBatches[pa.Table]:
+    """Batches of this process without the rows that are not marked, in the order of the marks."""
+    return LocalBatches(_Marked(batches, marks))
+
+
+def add_arrays(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The sum of counts."""
+    total = parts[0]
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def add_each(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+    """The sums of counts, each array by itself."""
+    return tuple(add_arrays(own) for own in zip(*parts, strict=True))
+
+
+def _num_bytes(part: "np.ndarray | pa.Table | tuple") -> int:
+    return sum(map(_num_bytes, part)) if isinstance(part, tuple) else part.nbytes
+
+
+class _Mapped(Generic[Batch, Mapped]):
+    """Batches through a function, computed anew whenever they are read."""
+
+    def __init__(self, source: Iterable[Batch], function: Callable[[Batch], Mapped]):
+        self._source, self._function = source, function
+
+    def __iter__(self) -> Iterator[Mapped]:
+        return map(self._function, self._source)
+
+
+class _Marked:
+    """Batches without the rows that are not marked."""
+
+    def __init__(self, source: Iterable[pa.Table], marks: np.ndarray):
+        self._source, self._marks = source, marks
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        start = 0
+        for batch in self._source:
+            yield batch.filter(pa.array(self._marks[start : start + batch.num_rows]))
+            start += batch.num_rows
