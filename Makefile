@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.docs
 CLUSTER_STAMP := .venv/.cluster
 
-.PHONY: setup demo test check docs docs-test audit-test cluster-test notebooks bench slow clean
+.PHONY: setup demo test long-test check docs docs-test audit-test cluster-test notebooks bench slow clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n auto --dist loadfile
+
+# What takes longer to compile than to run.
+long-test: $(STAMP)
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -m long --durations 10
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow

@@ -23,7 +23,6 @@ import understudy as us
 from tests.audit.scans import needles, numbers_in, values_in
 from tests.privacy.second_accountant import Figures, errors_in
 from tests.privacy.small_tables import RecordingNoise
-from tests.ruled import ruled_schema, ruled_table, violations
 from understudy.cli import run
 from understudy.encoding import fit_codec
 from understudy.privacy.discovery import plan_discovery
@@ -255,13 +254,6 @@ def without_noise(method: str, tmp_path_factory: pytest.TempPathFactory) -> Fitt
     return _fitted(method, folder, seed=None, guarantee=us.Guarantee.not_private())
 
 
-@pytest.fixture(scope="session")
-def with_rules(method: str, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
-    """Of a table whose schema has a rule of each kind, and of whose rows some break each."""
-    folder = tmp_path_factory.mktemp("contract") / "rules"
-    return _fitted(method, folder, table=ruled_table(), schema=ruled_schema())
-
-
 # --- What comes out ---
 
 
@@ -350,21 +342,6 @@ def _share(values: pa.ChunkedArray, value: object) -> float:
     return pc.sum(pc.fill_null(met, False)).as_py() / len(values)
 
 
-def test_every_row_keeps_the_rules(with_rules: Fitted) -> None:
-    """With a condition and without, before saving and after; the rows of a unit share what is declared per unit."""
-    schema, loaded = ruled_schema(), us.Release.load(with_rules.folder)
-    assert loaded.schema == schema
-    fake = with_rules.release.sample(3000, seed=0)
-    assert violations(fake, schema) == {}
-    assert fake.equals(loaded.sample(3000, seed=0))
-    assert_units(fake, schema)
-    some = loaded.sample(200, where="stop > start + 2 AND member AND currency <> 'USD'", seed=0)
-    assert some.num_rows == 200
-    assert violations(some, schema) == {}
-    assert pc.all(some.column("member")).as_py()
-    assert_units(some, schema)
-
-
 # --- What it costs ---
 
 
@@ -385,14 +362,6 @@ def test_charges_are_those_of_the_plan(how: str, method: str, request: pytest.Fi
     planned = plan(method, undeclared(method) if how == "with_nothing" else declared(method))
     assert planned.queries == release.statement.queries
     assert {query.path[0] for query in planned if query.path != ("discovery",)} == {name_of(read_method(method))}
-
-
-def test_charges_with_rules_are_those_of_the_plan(with_rules: Fitted, method: str) -> None:
-    """Real rows that break one change no charge. A rule that needs no re-expression changes no query at all."""
-    planned = plan(method, ruled_schema())
-    assert planned.queries == with_rules.release.statement.queries
-    unruled = plan(method, ruled_schema(rules=ruled_schema().rules[-1:]))  # kept by structural zeros alone
-    assert unruled.queries == plan(method, ruled_schema(rules=())).queries
 
 
 def test_assumed_rows_move_no_charge(with_nothing: Fitted, method: str) -> None:
