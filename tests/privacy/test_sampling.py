@@ -59,7 +59,7 @@ def many_draws(num_units: int, rate: float, chunk: int, num_draws: int = 10_000)
 # ------------------------------------------------------------------------------------------------------------ the coins
 
 
-@pytest.mark.parametrize("rate", [0.02, 0.3])
+@pytest.mark.parametrize("rate", [0.003, 0.02, 0.3])
 def test_every_row_is_drawn_at_the_rate(rate: float) -> None:
     """One binomial test for each row, Bonferroni: false alarm 1e-3 for each rate."""
     counts = many_draws(300, rate, 24)
@@ -72,7 +72,7 @@ def test_every_row_is_drawn_at_the_rate(rate: float) -> None:
     assert stats.binomtest(int(seen.sum()), counts.size, expected).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("rate", [0.02, 0.3])
+@pytest.mark.parametrize("rate", [0.003, 0.02, 0.3])
 def test_rows_are_drawn_independently(rate: float) -> None:
     """Every pair of rows: the exact tail of the most unlikely (Bonferroni), and the chi-squares of all together."""
     counts = many_draws(300, rate, 24)
@@ -85,7 +85,7 @@ def test_rows_are_drawn_independently(rate: float) -> None:
     assert abs(squares.mean() - 1) < 4 * squares.std() / math.sqrt(len(both))
 
 
-@pytest.mark.parametrize("rate", [0.02, 0.3])
+@pytest.mark.parametrize("rate", [0.003, 0.02, 0.3])
 def test_the_size_of_a_draw_is_binomial(rate: float) -> None:
     sizes = many_draws(300, rate, 24).sum(axis=1)
     edges = np.unique(stats.binom.ppf(np.linspace(0, 1, 12)[1:-1], 300, rate))

@@ -16,12 +16,15 @@ from jax.random import fold_in
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree, UInt32
 
 from understudy.errors import ConfigError
+from understudy.privacy import gaps
 from understudy.privacy.device_noise import word_pairs
 from understudy.privacy.sums import add_totals
 
 COIN_BITS = 32
 DIGITS = 12
 """A sampling rate is rounded up to this many binary digits: each costs random bits, and 1/4000 of a rate is little."""
+RARE = 2.0**-8
+"""At a lower sampling rate the gaps between units are drawn rather than a coin for each of them."""
 LANES = 256
 """Indices are found in rows of this many words: short running sums are faster than one long one."""
 ALIGNED = 16
@@ -90,12 +93,16 @@ def poisson_batches(
     they differ in one slot, which is empty without the unit; or, from `slots` units on, in two: the unit takes a slot,
     and the unit that had it moves to the end. `slots` (by default one chunk) must be public. Not covered: the number of
     chunks, which shows in time and memory.
+
+    Units are taken by a coin each, or, at sampling rates below `RARE`, by the gaps between them, which have the law
+    that such coins give them (`gaps.py`): then the time follows the size of a batch alone.
     """
     flat, heads = keys.reshape(-1), round(round_sampling_rate(sampling_rate) * 2**COIN_BITS)
     slots = chunk if slots is None else slots
     chunks = -(-slots // chunk)
+    indices = _indices_by_coins if heads >= RARE * 2**COIN_BITS else _indices_by_gaps
     while True:
-        at, taken, most = _indices(flat, num_units, heads, chunks * chunk, slots)
+        at, taken, most = indices(flat, num_units, heads, chunks * chunk, slots)
         if int(most) <= chunks * chunk:
             shape = (*keys.shape, chunks, chunk)
             return Batches(at.reshape(shape), taken.reshape(shape))
@@ -129,11 +136,51 @@ def take_rows(rows: Array, at: Int[Array, " chunk"]) -> Array:
     return taken.astype(jnp.int32) if jnp.issubdtype(taken.dtype, jnp.unsignedinteger) else taken
 
 
+Indices = tuple[Int[Array, "draws capacity"], Bool[Array, "draws capacity"], Int[Array, ""]]
+"""Of each batch's units, arranged at random, as far as they fit; which are real; and the size of the largest batch."""
+
+
+def _indices_by_gaps(keys: PRNGKeyArray, num_units: int, heads: int, capacity: int, slots: int) -> Indices:
+    """By exact gaps: as many as pass the last unit, of numbers with as many words as tell their digits."""
+    words, num_gaps = 1, capacity + 1
+    while True:
+        limits, num_blocks = gaps.thresholds(heads, words), -(-num_gaps // gaps.BLOCK)
+        found, passed, is_open = _arrange_gaps(keys, np.int32(num_units), limits, num_blocks, capacity, slots)
+        if bool(passed) and not bool(is_open):
+            return found
+        # Neither changes what was drawn so far: were a batch drawn anew because it is large, it would become too small.
+        words += bool(is_open)
+        num_gaps = num_gaps if passed else max(2 * num_gaps, num_slots(num_units * heads / 2**COIN_BITS))
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4, 5))
+def _arrange_gaps(
+    keys: PRNGKeyArray,
+    num_units: Int[Array, ""],
+    limits: UInt32[Array, "words numbers outcomes"],
+    num_blocks: int,
+    capacity: int,
+    slots: int,
+) -> tuple[Indices, Bool[Array, ""], Bool[Array, ""]]:
+    """The indices, whether the gaps pass the last unit in every batch, and whether a digit is open in any."""
+    room = WORDS_AT_ONCE.get(jax.default_backend(), 1 << 27)
+    at_once = max(1, min(len(keys), room // (num_blocks * gaps.BLOCK * limits[:, :, 0].size)))
+
+    def one(key: PRNGKeyArray) -> tuple[Array, Array, Array, Array, Array]:
+        gap_key, slot_key = jax.random.split(key)
+        found, is_open = gaps.positions(gap_key, num_blocks, limits)
+        size = (found < num_units).sum(dtype=jnp.int32)
+        at = jnp.where(found < num_units, found, -1)[:capacity]
+        at = _arrange(at, jnp.maximum(size, slots), slot_key)
+        return jnp.maximum(at, 0), at >= 0, size, found[-1] >= num_units, is_open
+
+    at, taken, sizes, passed, is_open = jax.lax.map(one, keys, batch_size=at_once)
+    return (at, taken, sizes.max()), passed.all(), is_open.any()
+
+
 @functools.partial(jax.jit, static_argnums=(1, 2, 3, 4))
-def _indices(
-    keys: PRNGKeyArray, num_units: int, heads: int, capacity: int, slots: int
-) -> tuple[Int[Array, "draws capacity"], Bool[Array, "draws capacity"], Int[Array, ""]]:
-    """The indices of each batch's units, arranged at random, as far as they fit; and the size of the largest batch."""
+def _indices_by_coins(keys: PRNGKeyArray, num_units: int, heads: int, capacity: int, slots: int) -> Indices:
+    """By a coin for each unit."""
     num_words = -(-num_units // 32)
     rows = -(-num_words // LANES)
     room = WORDS_AT_ONCE.get(jax.default_backend(), 1 << 27)
