@@ -160,6 +160,7 @@ def test_check_takes_any_column(kind, arrow_type):
     """Whatever the table holds, the steward gets an answer and no traceback."""
     bounds = {"integer": "[0, 9]", "real": "[0, 9]", "date": "[2020-01-01, 2021-01-01]"}
     lines = f'kind = "{kind}"' + (f"\nbounds = {bounds[kind]}" if kind in bounds else "")
+    lines += "\nbox = [0, 0, 9, 9]" if kind == "location" else ""
     for values in (some_values(arrow_type), pa.chunked_array([], arrow_type)):
         schema = Schema.from_toml(f"[table]\nrows = 2\n[columns.x]\n{lines}")
         assert all(isinstance(finding.message, str) for finding in check_as_read(schema, pa.table({"x": values})))

@@ -83,7 +83,13 @@ class Codec:
 
     @property
     def scales(self) -> tuple[NumericDomain | None, ...]:
-        return tuple(column.scale if isinstance(column, NumericCodec) else None for column in self.columns)
+        """The bins of numbers; None for categories, and for locations, whose order is not a scale: networks see their
+        bins one-hot."""
+        curves = self.reexpression.curves
+        return tuple(
+            column.scale if isinstance(column, NumericCodec) and column.name not in curves else None
+            for column in self.columns
+        )
 
     def decode(
         self,

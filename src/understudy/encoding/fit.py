@@ -103,7 +103,7 @@ def fit_codec(
     names = [column.name for column in schema.modelled]
     table = limit_units(table, schema.unit, names, schema.max_rows_per_unit)
     modelled = reexpression.modelled
-    if schema.rules:
+    if not reexpression.is_identity:
         table = convert_rows(table, reexpression.express)
     num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
     categories = _estimate_categories(table, plan, ledger, binning)

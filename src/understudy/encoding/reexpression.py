@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from jaxtyping import Bool
 
 from understudy.encoding.arrow import as_numbers, bound_numbers, optional_number
+from understudy.encoding.locations import Located, location_steps
 from understudy.encoding.steps import (
     MOST,
     Arrays,
@@ -60,7 +61,7 @@ class Move(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Reexpression:
-    """How rows of a schema are modelled: a public function of each row. Without rules, as they are."""
+    """How rows of a schema are modelled: a public function of each row. Without rules and locations, as they are."""
 
     schema: Schema
     modelled: Schema
@@ -82,6 +83,16 @@ class Reexpression:
         """Those of them that follow from other columns, or from one column with others."""
         modelled = {column.name for step in self.steps for column in step.modelled}
         return self.replaced - modelled
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether rows are modelled as they are."""
+        return not self.steps and not self.schema.rules
+
+    @property
+    def curves(self) -> frozenset[str]:
+        """The modelled columns that number the points of a region: an order, but no scale."""
+        return frozenset(step.location.name for step in self.steps if isinstance(step, Located))
 
     def kept_rows(self, table: pa.Table) -> Bool[np.ndarray, " rows"]:
         """Which rows of a real table are used: all but those that break a rule and are dropped, or cannot be moved.
@@ -132,7 +143,7 @@ class Reexpression:
 
     def express(self, table: pa.Table) -> pa.Table:
         """The modelled columns of a table; all columns that are not modelled stay."""
-        if not self.schema.rules:
+        if self.is_identity:
             return table
         rows = self._clean(table)
         found: Arrays = {}
@@ -175,8 +186,12 @@ class Reexpression:
 
     @functools.cached_property
     def _ruled(self) -> frozenset[str]:
-        """The columns that some rule is about."""
-        return frozenset(name for rule in self.schema.rules for name in rule.columns)
+        """The columns that some rule is about, and those of locations."""
+        return frozenset(name for rule in self.schema.rules for name in rule.columns) | self._located
+
+    @functools.cached_property
+    def _located(self) -> frozenset[str]:
+        return frozenset(name for step in self.steps if isinstance(step, Located) for name in step.outputs)
 
     @functools.cached_property
     def _moved(self) -> frozenset[str]:
@@ -193,7 +208,10 @@ class Reexpression:
         return {name: in_declared_type(table.column(name), self.schema[name]) for name in sorted(self._ruled)}
 
     def _clean(self, table: pa.Table) -> Arrays:
-        rows = {name: inside_domain(values, self.schema[name]) for name, values in self._typed(table).items()}
+        rows = {
+            name: values if name in self._located else inside_domain(values, self.schema[name])
+            for name, values in self._typed(table).items()
+        }
         for step in self.steps:
             rows |= step.clean(rows)
         for move in self._moves:
@@ -210,9 +228,10 @@ def reexpress(schema: Schema) -> Reexpression:
 
 
 def _reexpress(schema: Schema) -> Reexpression:
-    if not schema.rules:
+    if not schema.rules and not schema.locations:
         return Reexpression(schema, schema, (), (), ())
     builder = _Builder(schema)
+    builder.steps += location_steps(schema)
     for rule in sorted(schema.rules, key=_priority):
         builder.add(rule)
     builder.add_orders()
@@ -270,7 +289,12 @@ def _modelled_schema(schema: Schema, steps: Sequence[Step]) -> Schema:
     columns = tuple(new for column in narrowed for new in place.get(column.name, (column,)))
     target = schema.target if schema.target in {c.name for c in columns} and schema.target not in place else None
     return dataclasses.replace(
-        schema, columns=columns, rules=(), target=target, positive=None if target is None else schema.positive
+        schema,
+        columns=columns,
+        rules=(),
+        locations=(),
+        target=target,
+        positive=None if target is None else schema.positive,
     )
 
 

@@ -1,9 +1,11 @@
 """Compares a table with its schema, for the data steward only: this reads values, and none of it is private."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,6 +14,7 @@ from understudy.schema.column import Column
 from understudy.schema.draft import is_text
 from understudy.schema.findings import Finding
 from understudy.schema.identifiers import find_identifiers
+from understudy.schema.locations import Location, looks_swapped
 from understudy.schema.rules import Rule
 from understudy.schema.schema import Schema, match_columns
 from understudy.schema.values import Bound, format_value, to_toml
@@ -35,8 +38,36 @@ def check(
     for column in schema.modelled:
         if table.column_names.count(column.name) == 1 and table.num_rows:
             values = without_missing(table.column(column.name), column)
+            if any(column.name in location.names for location in schema.locations):
+                column = dataclasses.replace(column, bounds=None)  # points are moved, not clamped
             findings += _check_values(column, values, as_fitted.column(column.name))
+    for location in schema.locations:
+        if not location.drop and all(as_fitted.column_names.count(name) == 1 for name in location.names):
+            findings += _check_points(location, as_fitted)
     return [*findings, *_check_rules(schema, as_fitted, on_break)]
+
+
+def _check_points(location: Location, as_fitted: pa.Table) -> Iterator[Finding]:
+    """Rows without a point, and points outside the region."""
+    latitude, longitude, known = points = location.read({name: as_fitted.column(name) for name in location.names})
+    empty = np.all([pc.is_null(as_fitted.column(name)).to_numpy() for name in location.names], axis=0)
+    if num := int((~known & ~empty).sum()):
+        named = "code of the region" if location.format == "code" else "point in degrees"
+        instead = "null" if location.nullable else "the first point of the region"
+        message = (
+            f"{_count(num, 'row has', 'rows have')} no {named}: a coordinate is missing, out of range or not readable. "
+            f"The location becomes {instead}."
+        )
+        yield Finding("warning", "point", location.name, message, num)
+    outside = known.copy()
+    outside[known] = ~location.region.contains(latitude[known], longitude[known])
+    if num := int(outside.sum()):
+        swapped = " Latitude and longitude look swapped." if looks_swapped(location, points) else ""
+        message = (
+            f"{_count(num, 'point is', 'points are')} outside the region and will be moved to the nearest point of it."
+            f"{swapped}"
+        )
+        yield Finding("warning", "outside region", location.name, message, num)
 
 
 def _check_columns(schema: Schema, column_names: Sequence[str]) -> Iterator[Finding]:
@@ -250,7 +281,8 @@ def _default_of(column: Column) -> str:
         if column.closed and value is not None:
             return f"the first category, {format_value(value)}"
         return "null" if value is None else format_value(value)
-    return {"boolean": "false", "categorical": '"other"'}.get(column.kind, "the lower bound")
+    named = {"boolean": "false", "categorical": '"other"', "location": "the first point of the region"}
+    return named.get(column.kind, "the lower bound")
 
 
 def _count(number: int, singular: str, plural: str) -> str:

@@ -11,7 +11,7 @@ from typing import Literal
 from understudy.errors import SchemaError, did_you_mean
 from understudy.schema.values import Bound, Category, format_list, format_value, is_among, to_python, to_toml
 
-KINDS = ("categorical", "integer", "real", "boolean", "datetime", "date", "text", "id")
+KINDS = ("categorical", "integer", "real", "boolean", "datetime", "date", "location", "text", "id")
 """What a column can be. `text` and `id` are never modelled."""
 
 BOUNDED = ("integer", "real", "datetime", "date")

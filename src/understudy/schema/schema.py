@@ -14,6 +14,7 @@ from understudy.errors import SchemaError, did_you_mean
 from understudy.run.atomic import atomic_write
 from understudy.schema.column import Column, check_text
 from understudy.schema.draft import draft_column
+from understudy.schema.locations import Location
 from understudy.schema.rules import Rule
 from understudy.schema.toml import (
     NEEDS_UNIT,
@@ -27,6 +28,9 @@ from understudy.schema.toml import (
 )
 from understudy.schema.values import Category, format_list, format_value, is_among, to_python, to_toml_key
 from understudy.summary import Summarized, Summary
+
+_PARTS = ("columns", "rules", "locations")
+"""The fields that a schema file has in sections of their own."""
 
 MAX_ROWS = 2**33
 """The fixed-point arithmetic of scores and sums is proven up to here."""
@@ -61,6 +65,9 @@ class Schema(Summarized):
     rules: tuple[Rule, ...] = ()
     """What every synthetic row keeps. Declared public, never inferred from data."""
 
+    locations: tuple[Location, ...] = ()
+    """The columns that hold points of a public region. Those that `columns` lacks are added to it."""
+
     drafted: bool = False
     """Whether the kinds were drafted from the table and not yet confirmed by a person."""
 
@@ -75,6 +82,7 @@ class Schema(Summarized):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
+        self._add_locations()
         if not self.columns:
             raise SchemaError(
                 "The schema declares no column. Add a [columns.NAME] section for each column of the table."
@@ -107,6 +115,15 @@ class Schema(Summarized):
     def links_rows(self) -> bool:
         """Whether synthetic rows are linked: units may own several rows, and their ids are in the synthetic table."""
         return self.unit is not None and self.max_rows_per_unit > 1 and not self[self.unit].drop
+
+    @property
+    def sections(self) -> tuple[Column | Location, ...]:
+        """The sections of a schema file: its columns, and each location in place of its columns."""
+        found: dict[str, Column | Location] = {}
+        for column in self.columns:
+            section = next((each for each in self.locations if column.name in each.names), column)
+            found.setdefault(section.name, section)
+        return tuple(found.values())
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:
@@ -152,7 +169,7 @@ class Schema(Summarized):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Schema":
-        """Reads a TOML file. Paths of lookup tables in its rules are relative to its folder."""
+        """Reads a TOML file. Paths of lookup tables in its rules, and of regions, are relative to its folder."""
         return cls.from_toml(read_text(path), source=str(path), folder=Path(path).parent)
 
     def write(
@@ -176,7 +193,7 @@ class Schema(Summarized):
 
     def to_toml(self, found: Mapping[str, str] | None = None) -> str:
         """Commented TOML that says what is declared public and what will be estimated privately. Deterministic."""
-        return format_schema(self.columns, vars(self), found or {}, self.rules)
+        return format_schema(self.sections, vars(self), found or {}, self.rules)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, object]) -> "Schema":
@@ -193,18 +210,55 @@ class Schema(Summarized):
 
     def to_dict(self) -> dict[str, object]:
         """The same for JSON: dates as ISO text, defaults left out."""
-        table = {key: value for key, value in _set_fields(self).items() if key not in ("columns", "rules")}
+        table = {key: value for key, value in _set_fields(self).items() if key not in _PARTS}
         rules = {"rules": [rule.to_dict() for rule in self.rules]} if self.rules else {}
-        return {**table, **rules, "columns": [_json_safe(_set_fields(column)) for column in self.columns]}
+        columns = [
+            section.to_dict() if isinstance(section, Location) else _json_safe(_set_fields(section))
+            for section in self.sections
+        ]
+        return {**table, **rules, "columns": columns}
 
     @classmethod
     def _from_parts(
-        cls, table: Mapping[str, object], columns: tuple[Column, ...], rules: tuple[Rule, ...] = ()
+        cls, table: Mapping[str, object], sections: tuple[Column | Location, ...], rules: tuple[Rule, ...] = ()
     ) -> "Schema":
         """A schema from the keys of [table], which are its fields."""
-        known = tuple(field.name for field in dataclasses.fields(cls) if field.name not in ("columns", "rules"))
+        known = tuple(field.name for field in dataclasses.fields(cls) if field.name not in _PARTS)
         check_keys(table, known, "[table]")
-        return cls(columns=columns, rules=rules, **table)  # type: ignore[arg-type]
+        columns = [column for each in sections for column in (each.columns if isinstance(each, Location) else [each])]
+        locations = tuple(each for each in sections if isinstance(each, Location))
+        return cls(columns=tuple(columns), rules=rules, locations=locations, **table)  # type: ignore[arg-type]
+
+    def _add_locations(self) -> None:
+        """Adds the columns of locations, and refuses those that cannot be told apart from others."""
+        object.__setattr__(self, "locations", tuple(self.locations))
+        own = [column for location in self.locations for column in location.columns]
+        if not all(isinstance(column, Column) for column in self.columns):
+            raise SchemaError("columns must be a list of Column. Give locations as locations.", key="columns")
+        added = tuple(column for column in own if column.name not in self.names)
+        object.__setattr__(self, "columns", (*self.columns, *added))
+        for location in self.locations:
+            for column in location.columns:
+                if self.names.count(column.name) != 1 or column not in self.columns:
+                    raise SchemaError(
+                        f"Column {column.name!r} is part of the location {location.name!r} and is declared there. "
+                        f"Remove the section [columns.{to_toml_key(column.name)}].",
+                        column=column.name,
+                    )
+            if location.is_pair and location.name in self.names:
+                raise SchemaError(
+                    f"The location {location.name!r} has the name of a column of the table. Give it another name.",
+                    column=location.name,
+                )
+        names = {location.name for location in self.locations}
+        alone = [c.name for c in self.columns if c.kind == "location" and not c.drop and c.name not in names]
+        if alone:
+            raise SchemaError(
+                f"Column {alone[0]!r} is a location without a public region. Declare one: box, region, mask, sites or "
+                "regions.",
+                column=alone[0],
+                key="region",
+            )
 
     def _check_unit(self) -> None:
         _check_count(self.max_rows_per_unit, "max_rows_per_unit")
@@ -214,6 +268,12 @@ class Schema(Summarized):
                 raise SchemaError(NEEDS_UNIT, key="max_rows_per_unit")
             return
         column = self._column_of("unit", self.unit)
+        if self._is_located(self.unit):
+            raise SchemaError(
+                f"[table] unit is {self.unit!r}, a part of a location. Name the column that identifies the unit.",
+                column=self.unit,
+                key="unit",
+            )
         # Whatever kind was declared: as an identifier it cannot be modelled by mistake.
         as_id = Column(name=column.name, kind="id", nullable=column.nullable, drop=column.drop, missing=column.missing)
         object.__setattr__(self, "columns", tuple(as_id if c is column else c for c in self.columns))
@@ -248,6 +308,12 @@ class Schema(Summarized):
                 )
             return
         column = self._column_of("target", self.target)
+        if self._is_located(self.target):
+            raise SchemaError(
+                f"[table] target is {self.target!r}, a part of a location, which cannot be the target. Choose another.",
+                column=self.target,
+                key="target",
+            )
         if not column.modelled:
             why = "is dropped" if column.drop else f"has kind {column.kind!r}"
             raise SchemaError(
@@ -282,6 +348,9 @@ class Schema(Summarized):
         from understudy.schema.rule_checks import checked_rules  # loads DuckDB, which only conditions need
 
         object.__setattr__(self, "rules", checked_rules(self.rules, self.columns))
+
+    def _is_located(self, name: str) -> bool:
+        return any(name in location.names for location in self.locations)
 
     def _column_of(self, key: str, name: object) -> Column:
         if isinstance(name, str) and name in self.names:
@@ -388,6 +457,8 @@ def _declared(column: Column) -> str:
         return f"{len(column.categories)} categories"
     if column.bounds is not None:
         return f"{column.bounds[0]} to {column.bounds[1]}"
+    if column.kind == "location":
+        return "points of a region"
     return "" if column.estimated is None else f"{column.estimated} estimated privately"
 
 

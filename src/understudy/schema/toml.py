@@ -8,6 +8,7 @@ from pathlib import Path
 
 from understudy.errors import SchemaError, did_you_mean
 from understudy.schema.column import KINDS, Column
+from understudy.schema.locations import Location, read_location
 from understudy.schema.rules import Rule, format_rule, rule_from_dict
 from understudy.schema.values import to_toml, to_toml_key
 
@@ -45,15 +46,15 @@ def parse_toml(text: str, source: str) -> Mapping[str, object]:
 
 def read_sections(
     content: Mapping[str, object], folder: Path | None = None
-) -> tuple[Mapping[str, object], tuple[Column, ...], tuple[Rule, ...]]:
-    """The keys of [table], the columns, and the rules. Paths of lookup tables are relative to `folder`."""
+) -> tuple[Mapping[str, object], tuple[Column | Location, ...], tuple[Rule, ...]]:
+    """The keys of [table], the columns, and the rules. Paths of lookup tables and regions are relative to `folder`."""
     check_keys(content, ("table", "columns", "rules"), "The file")
     table, columns = content.get("table", {}), content.get("columns", {})
     if not isinstance(table, dict) or not isinstance(columns, dict):
         raise SchemaError("table and columns must be sections, written as [table] and [columns.NAME].")
     if "max_rows_per_unit" in table and "unit" not in table:
         raise SchemaError(NEEDS_UNIT, key="max_rows_per_unit")
-    read = tuple(read_column(name, entry) for name, entry in columns.items())
+    read = tuple(read_column(name, entry, folder) for name, entry in columns.items())
     return table, read, read_rules(content.get("rules", []), folder)
 
 
@@ -64,13 +65,15 @@ def read_rules(entries: object, folder: Path | None = None) -> tuple[Rule, ...]:
     return tuple(rule_from_dict(entry, number=at, folder=folder) for at, entry in enumerate(entries, start=1))
 
 
-def read_column(name: object, entry: object) -> Column:
-    """A column from the keys of its section, which are the fields of `Column`."""
+def read_column(name: object, entry: object, folder: Path | None = None) -> Column | Location:
+    """A column from the keys of its section, which are the fields of `Column`; or a location."""
     if not isinstance(name, str) or not isinstance(entry, dict):
         raise SchemaError(
             f'Column {name!r} must be a section: [columns.{name}] with a line such as kind = "integer".',
             column=str(name),
         )
+    if entry.get("kind") == "location":
+        return read_location(name, entry, folder)
     known = tuple(field.name for field in dataclasses.fields(Column) if field.name != "name")
     check_keys(entry, known, f"[columns.{to_toml_key(name)}]", column=name)
     if "kind" not in entry and entry.get("drop") is True:
@@ -113,7 +116,10 @@ _NOT_DECLARED = "absent: estimated privately with part of the budget"
 
 
 def format_schema(
-    columns: Sequence[Column], table: Mapping[str, object], found: Mapping[str, str], rules: Sequence[Rule] = ()
+    columns: Sequence[Column | Location],
+    table: Mapping[str, object],
+    found: Mapping[str, str],
+    rules: Sequence[Rule] = (),
 ) -> str:
     """TOML whose comments say what is declared public and what will be estimated privately.
 
@@ -134,7 +140,10 @@ def format_schema(
     lines.append(_line("target", table["target"], "the column that matters most", '"..."', favoured))
     if table["positive"] is not None:
         lines.append(_line("positive", table["positive"], "the positive class of the target"))
-    sections = [_format_column(column, found.get(column.name)) for column in columns]
+    sections = [
+        column.to_toml() if isinstance(column, Location) else _format_column(column, found.get(column.name))
+        for column in columns
+    ]
     return "\n\n".join([_HEADER, "\n".join(lines), *sections, *map(format_rule, rules)]) + "\n"
 
 

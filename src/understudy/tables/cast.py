@@ -109,7 +109,7 @@ def value_kind(column: Column) -> str:
     """The kind to read values as: for declared categories, that of their type."""
     if column.kind == "categorical" and column.categories is not None:
         return {bool: "boolean", int: "integer", float: "real"}.get(type(column.categories[0]), "categorical")
-    return column.kind
+    return "categorical" if column.kind == "location" else column.kind  # a text that is read later
 
 
 def _value_type(arrow_type: pa.DataType) -> pa.DataType:
