@@ -51,6 +51,10 @@ def python_page() -> str:
         elif callable(value):
             groups["Functions"].append(f"understudy.{name}")
     groups["Learners"] = [f"understudy.learners.{name}" for name in understudy.learners.__all__]
+    in_graphs = [name for name in understudy.graphs.__all__ if name not in understudy.__all__]
+    for name in in_graphs:
+        is_class = isinstance(getattr(understudy.graphs, name), type)
+        groups["Classes" if is_class else "Functions"].append(f"understudy.graphs.{name}")
     return PYTHON_PAGE + "".join(_section(title, names) for title, names in groups.items())
 
 

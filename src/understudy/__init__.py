@@ -10,6 +10,7 @@ from understudy._version import __version__
 from understudy.synthesizers.registry import SYNTHESIZERS
 
 if TYPE_CHECKING:
+    from understudy import graphs as graphs
     from understudy import learners as learners
     from understudy.accuracy import guarantee_for as guarantee_for
     from understudy.api import fit as fit
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from understudy.evaluation.evaluate import evaluate as evaluate
     from understudy.evaluation.scorecard import Scorecard as Scorecard
     from understudy.failed_run import SpentError as SpentError
+    from understudy.graphs.fit import fit_graph as fit_graph
+    from understudy.graphs.fit import plan_graph as plan_graph
+    from understudy.graphs.release import GraphRelease as GraphRelease
+    from understudy.graphs.schema import GraphSchema as GraphSchema
     from understudy.privacy.discovery import Binning as Binning
     from understudy.privacy.ledger import Guarantee as Guarantee
     from understudy.privacy.ledger import Ledger as Ledger
@@ -67,6 +72,9 @@ _NAMES_IN = {
     "evaluation.evaluate": ("evaluate",),
     "evaluation.scorecard": ("Scorecard",),
     "failed_run": ("SpentError",),
+    "graphs.fit": ("fit_graph", "plan_graph"),
+    "graphs.release": ("GraphRelease",),
+    "graphs.schema": ("GraphSchema",),
     "privacy.discovery": ("Binning",),
     "privacy.ledger": ("Guarantee", "Ledger", "Plan", "Statement"),
     "release": ("Release",),
@@ -82,7 +90,7 @@ _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in na
 }
 """Where each public name is. Every class of `SYNTHESIZERS` is one, without a line of its own here."""
 
-_MODULES = ("learners",)
+_MODULES = ("graphs", "learners")
 
 __all__ = ["__version__", *sorted([*_MODULE_OF, *_MODULES])]
 

@@ -12,6 +12,17 @@ from understudy.cli import evaluation as evaluating
 from understudy.cli.audit import audit
 from understudy.cli.benchmark import benchmark_app
 from understudy.cli.disclose import add_disclosure, disclose
+from understudy.cli.graph import (
+    check_graph,
+    evaluate_graph,
+    fit_graph_into,
+    is_graph_folder,
+    is_graph_run,
+    is_graph_schema,
+    sample_graph,
+    show_graph_plan,
+    synth_graph,
+)
 from understudy.cli.options import (
     Accuracy,
     Bins,
@@ -25,6 +36,7 @@ from understudy.cli.options import (
     MaxCategories,
     Method,
     NumRows,
+    Protect,
     Quiet,
     ReleaseOf,
     SchemaFile,
@@ -141,6 +153,8 @@ def synth(
     During the run, OUT.release.checkpoint/ holds what --resume needs. It is private: never share it. A run that fails
     after its first query has spent its budget, and OUT.release.spent/ records that.
     """
+    if is_graph_run(options):
+        return synth_graph(options, out)
     from understudy.release import check_size
     from understudy.tables import check_writable
 
@@ -185,6 +199,8 @@ def fit(
     During the run, OUT.checkpoint/ holds what --resume needs. It is private: never share it. A run that fails after its
     first query has spent its budget, and OUT.spent/ records that.
     """
+    if is_graph_run(options):
+        return fit_graph_into(options, out)
     release = options.fit_into(out)
     note_on_draft(release, options.quiet, given=options.schema is not None)
     echo(f"Wrote {out}. Next: understudy sample {out} -o fake.csv", quiet=options.quiet)
@@ -210,6 +226,8 @@ def sample(
 
     OUT.certificate.json, written beside the table, has its checksum, that of the release, and the guarantee.
     """
+    if is_graph_folder(folder):
+        return sample_graph(folder, out, rows, where, seed=seed, force=force, quiet=quiet)
     from understudy.release import Release, sample_record
     from understudy.tables import check_writable
 
@@ -284,6 +302,8 @@ def evaluate(
     if quick and full:
         raise ConfigError("--quick and --full cannot be combined. Give one of them, or neither.")
     tables = named_tables(synthetic)
+    if schema is not None and is_graph_schema(schema):
+        return evaluate_graph(real, tables, schema, json_file, reading, force=force)
     check_outputs(
         {"--report": report, "--json": None if json_file == "-" else json_file},
         [real, *tables.values(), holdout, schema],
@@ -362,6 +382,7 @@ def plan(
     bins: Bins = "tree",
     max_bins: MaxBins = 32,
     max_categories: MaxCategories = 1000,
+    protect: Protect = None,
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
@@ -369,7 +390,12 @@ def plan(
 
     Also shows the expected noise of the marginals, for methods whose noise is known in advance.
     """
+    if is_graph_schema(schema):
+        return show_graph_plan(schema, epsilon, delta, protect, json_file, force=force)
+    if protect is not None:
+        raise ConfigError("--protect is for graphs. Remove it, or name the schema of a graph.")
     from understudy.api import assume_rows, make_plan
+    from understudy.certificate import public_facts
     from understudy.schema import Schema
 
     if epsilon is not None and accuracy is not None:
@@ -390,7 +416,8 @@ def plan(
         guarantee = guarantee_for(declared, accuracy, synthesizer, delta=delta, rows=rows, binning=binning)
     made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=binning)
     assumed = assume_rows(declared, rows)
-    show_plan(made, guarantee.with_delta_for(assumed.rows), assumed, rows or declared.rows, json_file, force=force)
+    facts = public_facts(assumed)
+    show_plan(made, guarantee.with_delta_for(assumed.rows), facts, rows or declared.rows, json_file, force=force)
 
 
 @app.command()
@@ -485,6 +512,8 @@ def schema_check(
     source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")], reading: "ReadOptions"
 ) -> None:
     """Compare a table with its schema. Reads real rows: the findings are NOT private, and for the steward only."""
+    if is_graph_schema(schema):
+        return check_graph(source, schema, reading)
     from understudy.encoding import on_break
     from understudy.schema import Schema
     from understudy.schema.check import check

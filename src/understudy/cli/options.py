@@ -85,6 +85,18 @@ Public = Annotated[
         "must not be SOURCE.",
     ),
 ]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--kind",
+        help="table, or graph: the rows of SOURCE are the edges of one graph, and --schema declares its nodes. "
+        "Default: by the schema.",
+    ),
+]
+Protect = Annotated[
+    str | None,
+    typer.Option("--protect", help="Of a graph: edge (default), or node, which needs a declared max_degree."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue an interrupted run: the same command gives the same result.")
@@ -168,6 +180,8 @@ class FitCommand:
     delta: Delta = None
     not_private: NotPrivate = False
     schema: SchemaFile = None
+    kind: Kind = None
+    protect: Protect = None
     reading: "ReadOptions | None" = None
     method: Method = "auto"
     settings: Settings = None
@@ -334,6 +348,12 @@ def read_certified(folder: Path) -> "tuple[Statement, dict[str, str]]":
 
     if (failed := read_record(folder)) is not None:
         return failed, {}
+    if (folder / "release.json").exists():
+        from understudy.graphs.release import GraphRelease, is_graph_release
+
+        if is_graph_release(folder):
+            graph = GraphRelease.load(folder)
+            return graph.statement, graph.checksums
     release = Release.load(folder)
     return release.statement, release.checksums
 

@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from understudy.evaluation.scorecard import Scorecard
-    from understudy.privacy.ledger import Guarantee, Plan, Statement
+    from understudy.graphs import GraphRelease
+    from understudy.privacy.ledger import Guarantee, Plan, PublicFacts, Statement
     from understudy.privacy.marginal_noise import ExpectedNoise
     from understudy.release import Release
-    from understudy.schema import Schema
 
 
-def warn_if_not_private(release: "Release") -> None:
+def warn_if_not_private(release: "Release | GraphRelease") -> None:
     if not release.statement.is_private:
         reason = "its noise was seeded" if release.statement.seeded else "it was made without noise"
         typer.echo(f"NOT PRIVATE: {reason}. Do not share this release as private.", err=True)
 
 
-def show_spent(release: "Release", quiet: bool) -> None:
+def show_spent(release: "Release | GraphRelease", quiet: bool) -> None:
     """Prints the privacy cost and the notes of a run; the warning that it is not private even when quiet."""
     from understudy.certificate import round_up
 
     statement = release.statement
     warn_if_not_private(release)
-    for note in () if quiet else release.notes:
+    for note in () if quiet else getattr(release, "notes", ()):
         text = str(note)
         typer.echo(text[:1].upper() + text[1:], err=True)
     if statement.facts.public_table is not None and not quiet:
@@ -105,7 +105,7 @@ def note_on_draft(release: "Release", quiet: bool, *, given: bool) -> None:
 def show_plan(
     made: "Plan",
     guarantee: "Guarantee",
-    schema: "Schema",
+    facts: "PublicFacts",
     num_rows: int | None,
     json_file: str | None,
     *,
@@ -119,7 +119,7 @@ def show_plan(
     from understudy.privacy.ledger import spent_by
 
     spent = spent_by(made, guarantee)
-    statement = words.plan_statement(made, guarantee, spent, words.public_facts(schema))
+    statement = words.plan_statement(made, guarantee, spent, facts)
     if json_file is not None:
         write_json(words.plan_to_json(made, statement), json_file, force=force)
         if json_file == "-":

@@ -1,6 +1,19 @@
 """Graphs: one large private graph (`fit_graph`), and tables in which each row owns a small graph (`to_columns`)."""
 
-from understudy.graphs.fit import fit_graph as fit_graph
-from understudy.graphs.fit import plan_graph as plan_graph
-from understudy.graphs.release import GraphRelease as GraphRelease
-from understudy.graphs.schema import GraphSchema as GraphSchema
+from understudy.graphs.columns import from_columns, graph_columns, to_columns
+from understudy.graphs.fit import fit_graph, plan_graph
+from understudy.graphs.metrics import GraphScores, evaluate
+from understudy.graphs.release import GraphRelease
+from understudy.graphs.schema import GraphSchema
+
+__all__ = [
+    "GraphRelease",
+    "GraphSchema",
+    "GraphScores",
+    "evaluate",
+    "fit_graph",
+    "from_columns",
+    "graph_columns",
+    "plan_graph",
+    "to_columns",
+]

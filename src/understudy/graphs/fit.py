@@ -11,7 +11,7 @@ import pyarrow as pa
 from jaxtyping import Int64
 
 from understudy.api import read_guarantee
-from understudy.errors import ConfigError, SchemaError, UnderstudyWarning, did_you_mean
+from understudy.errors import ConfigError, SchemaError, TableError, UnderstudyWarning, did_you_mean
 from understudy.failed_run import record_failure
 from understudy.graphs.degrees import degrees_of_tails, make_graphical, restore_degrees
 from understudy.graphs.release import GraphRelease
@@ -33,7 +33,7 @@ from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFac
 from understudy.privacy.noise import noise_source
 from understudy.privacy.table import PrivateTable
 from understudy.release import check_seed
-from understudy.tables import Frame, ReadOptions, as_arrow, source_id, stream_table
+from understudy.tables import Frame, ReadOptions, TableStream, as_arrow, source_id, stream_table
 
 if TYPE_CHECKING:
     import networkx
@@ -101,7 +101,8 @@ def fit_graph(
     declared = as_graph_schema(schema)
     unit = read_unit(protect, declared)
     plan = _plan(declared, unit, wanted.budget())
-    table, file_name = _read_edges(edges, declared, reading)
+    rows, file_name = edge_table(edges, declared, reading)
+    table = PrivateTable(rows)
     facts = graph_facts(declared, unit, file_name=file_name)
     ledger = Ledger(wanted, noise=noise_source(seed))
     with record_failure(ledger, lambda: ledger.statement(facts, method=METHOD, planned=plan.queries)):
@@ -284,16 +285,22 @@ def _fit_node_level(
 # ---------------------------------------------------------------------------------------------------------------- read
 
 
-def _read_edges(edges: EdgeSource, schema: GraphSchema, reading: ReadOptions | None) -> tuple[PrivateTable, str | None]:
-    """The edge list, and the name of its file. Each value is read by itself, as text; other columns are not read."""
+def edge_table(
+    edges: EdgeSource, schema: GraphSchema, reading: ReadOptions | None = None
+) -> tuple["pa.Table | TableStream", str | None]:
+    """The edge list, and the name of its file. Each value is read by itself, as text; other columns are not used."""
     if hasattr(edges, "edges") and hasattr(edges, "nodes"):  # a NetworkX graph, whether or not NetworkX is installed
         pairs = [(str(one), str(other)) for one, other, *_ in edges.edges]
         ends = list(zip(*pairs, strict=True)) or [(), ()]
         names = (schema.source, schema.target)
-        return PrivateTable(pa.table([pa.array(end, pa.string()) for end in ends], names=names)), None
+        return pa.table([pa.array(end, pa.string()) for end in ends], names=names), None
     columns = schema.table_schema
-    streamed = stream_table(edges, schema=columns, reading=reading)
-    batches, _ = as_arrow(edges, columns, reading=reading) if streamed is None else streamed
+    try:
+        streamed = stream_table(edges, schema=columns, reading=reading)
+        batches, _ = as_arrow(edges, columns, reading=reading) if streamed is None else streamed
+    except TableError as error:
+        hint = ' In the schema of a graph: source and target, and drop = ["weight"] for columns to leave out.'
+        raise TableError(f"{error}{hint * (error.line == 1)}", column=error.column, line=error.line) from None
     absent = [name for name in (schema.source, schema.target) if name not in batches.column_names]
     if absent:
         raise SchemaError(
@@ -301,8 +308,8 @@ def _read_edges(edges: EdgeSource, schema: GraphSchema, reading: ReadOptions | N
             "columns that hold the ends of an edge as source and target in the [graph] section.",
             column=absent[0],
         )
-    if not isinstance(batches, pa.Table):
+    if isinstance(batches, TableStream):
         for _ in batches:  # a damaged file is refused before anything is charged
             pass
     source = source_id(edges)
-    return PrivateTable(batches), None if isinstance(source, int) else source.name
+    return batches, None if isinstance(source, int) else source.name

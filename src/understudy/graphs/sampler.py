@@ -74,7 +74,8 @@ def _assign_halves(
     counts = np.zeros((num_blocks, num_blocks), dtype=np.int64)
     counts[np.triu_indices(num_blocks)] = block_counts
     wanted = counts + counts.T  # a block with itself: both ends of an edge
-    halves, first = {}, 0
+    halves: dict[tuple[int, int], np.ndarray] = {}
+    first = 0
     for block in range(num_blocks):
         nodes = generator.permutation(np.flatnonzero(block_of_node == block))
         own = np.repeat(nodes, degrees[first : first + len(nodes)])

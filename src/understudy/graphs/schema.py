@@ -25,7 +25,7 @@ NO_NODES = (
     'Declare the nodes of the graph: a [nodes] section with count = 4000, list = [...] or file = "nodes.csv". A node '
     "list read from the edges would show which nodes have an edge."
 )
-GRAPH_KEYS = ("source", "target", "directed", "max_degree", "name", "responsible", "contact")
+GRAPH_KEYS = ("source", "target", "drop", "directed", "max_degree", "name", "responsible", "contact")
 NODE_KEYS = ("count", "first", "list", "file", "id", "block")
 
 
@@ -46,6 +46,8 @@ class GraphSchema:
     """The column of the edge list with one end of each edge ..."""
     target: str = "target"
     """... and the one with the other end."""
+    drop: tuple[str, ...] = ()
+    """Other columns of the edge list, which are not used."""
     max_degree: int | None = None
     """A public cap on degrees: larger ones are not released. With `protect="node"`, edges beyond it are left out."""
     name: str | None = None
@@ -62,9 +64,10 @@ class GraphSchema:
                 f"There are {len(self.nodes):,} nodes but {len(self.blocks):,} blocks. Give each node a block.",
                 key="block",
             )
-        if self.source == self.target:
+        if self.source == self.target or {self.source, self.target} & set(self.drop):
             raise SchemaError(
-                f"source and target are both {self.source!r}. Name the two columns that hold the ends of an edge.",
+                f"source, target and drop must name different columns, found source {self.source!r} and target "
+                f"{self.target!r}. Name the two columns that hold the ends of an edge.",
                 key="target",
             )
         if self.max_degree is not None and not (_is_whole(self.max_degree) and 1 <= self.max_degree < len(self.nodes)):
@@ -148,23 +151,25 @@ class GraphSchema:
                 "used without its direction.",
                 key="directed",
             )
-        keys = {key: graph[key] for key in GRAPH_KEYS if key in graph and key != "directed"}
+        keys = {key: graph[key] for key in GRAPH_KEYS if key in graph and key not in ("directed", "drop")}
+        keys["drop"] = _texts(graph.get("drop", []), "[graph] drop")
         names, blocks = _read_nodes(nodes, folder)
         return cls(nodes=names, blocks=blocks, **keys)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, object]:
         """The reverse of `from_dict`, with the whole list of nodes."""
-        kept = {key: getattr(self, key) for key in GRAPH_KEYS if key != "directed"}
+        kept = {key: getattr(self, key) for key in GRAPH_KEYS if key not in ("directed", "drop")}
         nodes: dict[str, object] = {"list": list(self.nodes)}
         if self.blocks is not None:
             nodes["block"] = list(self.blocks)
         graph = {key: value for key, value in kept.items() if value is not None}
-        return {"graph": {**graph, "directed": False}, "nodes": nodes}
+        return {"graph": {**graph, "drop": list(self.drop), "directed": False}, "nodes": nodes}
 
     @property
     def table_schema(self) -> Schema:
         """The two columns of the edge list, each of whose values is read as text, by itself."""
-        return Schema(columns=tuple(Column(name=name, kind="categorical") for name in (self.source, self.target)))
+        ends = (Column(name=name, kind="categorical") for name in (self.source, self.target))
+        return Schema(columns=(*ends, *(Column(name=name, kind="text", drop=True) for name in self.drop)))
 
     def number_ends(self, edges: pa.Table) -> Int64[np.ndarray, "rows 2"]:
         """The numbers of the two nodes of each row; -1 where a value is null or names no node. Row by row."""
@@ -209,16 +214,16 @@ def _read_nodes(keys: Mapping[str, object], folder: Path | None) -> tuple[tuple[
         if key in keys and not (key == "first" and given == ["count"]):
             raise SchemaError(f"[nodes] {key} has no meaning with {given[0]}. Remove it.", key=key)
     block = keys.get("block")
-    blocks = None if block is None else _texts(block, "block")
+    blocks = None if block is None else _texts(block, "[nodes] block")
     if given == ["list"]:
-        return _texts(keys["list"], "list"), blocks
+        return _texts(keys["list"], "[nodes] list"), blocks
     counted = GraphSchema.of_count(keys["count"], first=keys.get("first", 0))  # type: ignore[arg-type]
     return counted.nodes, blocks
 
 
 def _texts(values: object, key: str) -> tuple[str, ...]:
     if not isinstance(values, Iterable) or isinstance(values, str) or not all(isinstance(v, str | int) for v in values):
-        raise SchemaError(f"[nodes] {key} must be a list of texts or whole numbers.", key=key)
+        raise SchemaError(f"{key} must be a list of texts or whole numbers.", key=key.split()[-1])
     return tuple(map(str, values))
 
 

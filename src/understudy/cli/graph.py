@@ -1,0 +1,220 @@
+"""Commands on graphs: what `synth`, `fit`, `sample`, `plan`, `evaluate` and `schema check` do with an edge list."""
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from understudy.cli.options import (
+    FitCommand,
+    check_json,
+    check_outputs,
+    read_guarantee,
+    refuse_own_input,
+    release_folder,
+    sidecar_of,
+)
+from understudy.cli.output import show_spent, warn_if_not_private, write_certificate_json, write_json
+from understudy.cli.terminal import echo
+from understudy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from understudy.graphs import GraphRelease, GraphSchema
+    from understudy.tables import ReadOptions
+
+NOT_FOR_GRAPHS = {
+    "method": "--method",
+    "settings": "--set",
+    "target": "--target",
+    "split": "--split",
+    "holdout": "--holdout",
+    "rows": "--rows",
+    "where": "--where",
+    "bins": "--bins",
+    "max_bins": "--max-bins",
+    "max_categories": "--max-categories",
+    "public": "--public",
+    "keep_types": "--keep-types",
+    "resume": "--resume",
+}
+"""Options of `synth` and `fit` that only a table has a use for."""
+
+
+def is_graph_schema(path: str | Path | None) -> bool:
+    """Whether a schema file describes a graph: it has a [graph] or a [nodes] section."""
+    if path is None:
+        return False
+    try:
+        content = tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
+    except (OSError, ValueError):
+        return False  # the reader of schemas says what is wrong
+    return "graph" in content or "nodes" in content
+
+
+def is_graph_run(options: FitCommand) -> bool:
+    """Whether the source is an edge list, by --kind or else by the schema."""
+    if options.kind not in (None, "table", "graph"):
+        raise ConfigError(f"--kind must be table or graph, found {options.kind!r}.")
+    is_graph = options.kind == "graph" or (options.kind is None and is_graph_schema(options.schema))
+    if options.protect is not None and not is_graph:
+        raise ConfigError("--protect is for graphs. Add --kind graph, or remove it.")
+    return is_graph
+
+
+def synth_graph(options: FitCommand, out: str) -> None:
+    """Fits, samples and certifies a graph."""
+    from understudy.tables import check_writable, write_table
+
+    folder = release_folder(out)
+    refuse_own_input(options.source, out)
+    check_writable(out, force=options.force, table=True)
+    release = _fit_into(options, folder)
+    edges = release.sample(seed=options.seed)
+    write_table(edges, out, force=options.force)
+    if sidecar_of(out) is not None:
+        release = release.with_table(out)
+        release.save(folder, force=True)
+    size = f"{len(edges):,} synthetic edges between {release.schema.num_nodes:,} nodes"
+    echo(f"Wrote {size} to {out}; certificate: {folder / 'certificate.html'}", quiet=options.quiet)
+    write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
+
+
+def fit_graph_into(options: FitCommand, out: Path) -> None:
+    """Fits a graph and writes its release folder."""
+    release = _fit_into(options, out)
+    echo(f"Wrote {out}. Next: understudy sample {out} -o fake_edges.csv", quiet=options.quiet)
+    write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
+
+
+def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
+    """Fits a graph and saves the release. What can be refused is refused before anything is read."""
+    from understudy.failed_run import SpentError
+    from understudy.graphs import fit_graph
+    from understudy.release import RELEASE_FILES
+    from understudy.run.atomic import require_free_folder
+
+    defaults = {field.name: field.default for field in dataclasses.fields(FitCommand)}
+    for name, option in NOT_FOR_GRAPHS.items():
+        if getattr(options, name) not in (defaults[name], None):
+            raise ConfigError(f"{option} has no meaning for a graph. Remove it.")
+    require_free_folder(folder, force=options.force, contents=RELEASE_FILES)
+    check_json(options.json_file, options.force)
+    guarantee = read_guarantee(options.epsilon, options.delta, options.not_private)
+    try:
+        release = fit_graph(
+            options.source,
+            _read_schema(options.schema),
+            guarantee,
+            protect=options.protect or "edge",
+            seed=options.seed,
+            reading=options.reading,
+        )
+    except SpentError as error:
+        record = Path(f"{folder}.spent")
+        error.save(record)
+        raise SpentError(error.failure, error.statement, record) from None
+    release.save(folder, force=options.force)
+    show_spent(release, options.quiet)
+    echo("The nodes and their attributes are public; the certificate says so first.", quiet=options.quiet)
+    return release
+
+
+def _read_schema(path: Path | None) -> "GraphSchema":
+    from understudy.graphs.schema import as_graph_schema
+
+    if path is not None and not is_graph_schema(path) and path.suffix.lower() == ".toml" and path.exists():
+        raise ConfigError(f"{path} describes a table, not a graph: it has no [nodes] section. Declare the nodes.")
+    return as_graph_schema(path)
+
+
+def sample_graph(
+    folder: Path, out: str, rows: int | None, where: str | None, *, seed: int | None, force: bool, quiet: bool
+) -> None:
+    """Samples a synthetic graph from its release."""
+    from understudy.graphs import GraphRelease
+    from understudy.tables import check_writable, write_table
+
+    for option, value in {"--rows": rows, "--where": where}.items():
+        if value is not None:
+            raise ConfigError(f"{option} has no meaning for a graph: a sample is a whole graph. Remove it.")
+    check_writable(out, force=force, table=True)
+    release = GraphRelease.load(folder)
+    edges = release.sample(seed=seed)
+    write_table(edges, out, force=force)
+    warn_if_not_private(release)
+    echo(f"Wrote {len(edges):,} synthetic edges to {out}", quiet=quiet)
+
+
+def show_graph_plan(
+    schema: Path, epsilon: float | None, delta: float | None, protect: str | None, json_file: str | None, *, force: bool
+) -> None:
+    """Lists every private query on a graph."""
+    from understudy.cli.output import show_plan
+    from understudy.graphs import plan_graph
+    from understudy.graphs.fit import graph_facts, read_unit
+
+    declared = _read_schema(schema)
+    guarantee = read_guarantee(epsilon, delta, False).with_delta_for(None)
+    plan = plan_graph(declared, guarantee, protect=protect or "edge")
+    facts = graph_facts(declared, read_unit(protect or "edge", declared))
+    show_plan(plan, guarantee, facts, None, json_file, force=force)
+
+
+def evaluate_graph(
+    real: str,
+    tables: Mapping[str, str],
+    schema: Path,
+    json_file: str | None,
+    reading: "ReadOptions",
+    *,
+    force: bool,
+) -> None:
+    """Prints the metrics of synthetic graphs beside those of the real one and of a random one."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from understudy.evaluation.scorecard import WARNING
+    from understudy.graphs import evaluate
+    from understudy.graphs.metrics import METRICS
+
+    check_outputs({"--json": None if json_file == "-" else json_file}, [real, *tables.values(), schema], force=force)
+    scores = evaluate(real, tables, _read_schema(schema), reading=reading)
+    if json_file is not None:
+        write_json(scores.to_json(), json_file, force=force)
+        if json_file == "-":
+            typer.echo(WARNING, err=True)
+            return
+    typer.echo(WARNING)
+    shown = Table("", *scores.values, box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in shown.columns[1:]:
+        column.justify = "right"
+    for metric in METRICS:
+        if metric in scores["real"]:
+            shown.add_row(metric, *(f"{values[metric]:.4g}" for values in scores.values.values()))
+    Console().print(shown)
+
+
+def check_graph(source: str, schema: Path, reading: "ReadOptions") -> None:
+    """Says what fit would leave out of an edge list."""
+    from understudy.graphs.check import check_edges
+
+    findings = check_edges(source, _read_schema(schema), reading=reading)
+    typer.echo("For the steward only: these findings are computed from the rows and are not private.")
+    for finding in findings:
+        typer.echo(str(finding))
+    counted = "1 finding." if len(findings) == 1 else f"{len(findings)} findings."
+    typer.echo(counted if findings else "The edge list fits its schema.")
+
+
+def is_graph_folder(folder: Path) -> bool:
+    """Whether a release folder is that of a graph. Reads a few bytes."""
+    try:
+        with open(os.path.join(folder, "release.json"), "rb") as file:
+            return b'"understudy-graph-release"' in file.read(200)
+    except OSError:
+        return False
