@@ -21,7 +21,15 @@ from understudy.errors import ConfigError, UnderstudyWarning
 from understudy.models import Model
 from understudy.models.rejection import DRAWS_PER_ROW, MIN_DRAWS
 from understudy.notes import Level, Note, warnings_of
-from understudy.pipeline import EncodedTable, PlannedRun, encode_table, plan_method, plan_run, synthesizer_of
+from understudy.pipeline import (
+    EncodedTable,
+    PlannedRun,
+    encode_table,
+    plan_method,
+    plan_run,
+    require_rows,
+    synthesizer_of,
+)
 from understudy.privacy.digest import table_digest
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Guarantee, Plan
@@ -249,6 +257,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
     assert options.guarantee is not None
     guarantee, binning = options.guarantee.with_delta_for(data.schema.rows), options.binning
     synthesizer = synthesizer_of(options.method)
+    require_rows(synthesizer, data.table)
     run = plan_run(data.schema, synthesizer, guarantee, binning)
     notes = tuple(note for note in run.training.notes if note.level is Level.WARNING)
     public = read_public_table(options.public, data.source, synthesizer, data.schema)

@@ -23,6 +23,7 @@ from understudy.privacy.table import PrivateTable
 from understudy.run.checkpoint import Checkpoint
 from understudy.schema import Domain, Schema
 from understudy.synthesizers import Synthesizer, name_of, read_method
+from understudy.synthesizers.protocol import needs_rows
 
 
 class Plannable(Protocol):
@@ -68,6 +69,15 @@ def plan_method(method: Plannable, domain: Domain, budget: Budget) -> Plan:
     if domain.target is None or not isinstance(method, Synthesizer) or method.capabilities.target:
         return made
     return dataclasses.replace(made, notes=(*made.notes, Note("This method treats the target like any other column.")))
+
+
+def require_rows(method: Synthesizer, table: PrivateTable) -> None:
+    """Refuses a method that needs rows for a table whose rows stay on a cluster, before anything is charged."""
+    if table.is_remote and needs_rows(method):
+        raise ConfigError(
+            f"{name_of(method)} needs single rows, which stay on the cluster. Use a method that counts (mst, aim, "
+            "auto), or the local engine."
+        )
 
 
 def synthesizer_of(method: Synthesizer | str) -> Synthesizer:

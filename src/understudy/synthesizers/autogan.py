@@ -120,7 +120,7 @@ class AutoGAN(GANSettings, NeuralMethod):
     def capabilities(self) -> Capabilities:
         """With encoder=public there is nothing to train without a public table."""
         public = PublicUse.REQUIRED if self.encoder == "public" else PublicUse.ACCEPTED
-        return Capabilities(trajectory=True, critics=True, public=public)
+        return Capabilities(trajectory=True, critics=True, public=public, rows=True)
 
     @property
     def _sampling(self) -> float:

@@ -66,7 +66,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     'bayesgan(latent=32)'
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: ClassVar[Capabilities] = Capabilities(rows=True)
 
     steps: Count = 1000
     """Iterations; in each, every chain is updated."""

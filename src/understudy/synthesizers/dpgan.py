@@ -75,7 +75,9 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=self._holds_target)
+        return Capabilities(
+            trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=self._holds_target, rows=True
+        )
 
     def num_checkpoints(self, every: int) -> int:
         """The number of checkpoints if one is kept every `every` generator steps."""

@@ -111,7 +111,7 @@ class VoteGAN(
     @property
     def capabilities(self) -> Capabilities:
         target = self.cross or self._holds_target
-        return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=target)
+        return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=target, rows=True)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Bundles of histograms, then all votes, which fill what is left. No cost depends on the rows.

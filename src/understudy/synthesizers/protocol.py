@@ -43,6 +43,8 @@ class Capabilities:
     """Whether it treats a target differently from other columns."""
     zcdp: bool = False
     """Whether it spends a zCDP budget, which the Renyi accountant alone can hold."""
+    rows: bool = False
+    """Whether counts are not enough for it: it trains on rows, or partitions them. Rows on a cluster cannot be used."""
     inner: "Synthesizer | None" = None
     """The method that a wrapper is put around."""
 
@@ -121,6 +123,12 @@ def spends_zcdp(synthesizer: Synthesizer) -> bool:
     """Whether a method, or the method that it wraps, spends a zCDP budget."""
     able = synthesizer.capabilities
     return able.zcdp or (able.inner is not None and spends_zcdp(able.inner))
+
+
+def needs_rows(synthesizer: Synthesizer) -> bool:
+    """Whether a method, or the method that it wraps, needs rows: counts are not enough."""
+    able = synthesizer.capabilities
+    return able.rows or (able.inner is not None and needs_rows(able.inner))
 
 
 def check_trajectory(wrapper: str, inner: object, *, critics: bool = False) -> None:

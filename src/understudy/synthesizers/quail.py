@@ -75,7 +75,7 @@ class Quail:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(public=self.inner.capabilities.public, target=True, inner=self.inner)
+        return Capabilities(public=self.inner.capabilities.public, target=True, rows=True, inner=self.inner)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """The learners with their fraction, then the inner method with the rest; with `disjoint`, each with the

@@ -90,7 +90,8 @@ class Selected:
     @property
     def capabilities(self) -> Capabilities:
         inner = self.inner.capabilities
-        return Capabilities(public=inner.public, target=inner.target or self.task in WITH_TARGET, inner=self.inner)
+        target = inner.target or self.task in WITH_TARGET
+        return Capabilities(public=inner.public, target=target, rows=True, inner=self.inner)
 
     @property
     def _every(self) -> int:
