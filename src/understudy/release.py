@@ -292,6 +292,8 @@ def check_seed(seed: object) -> None:
 
 
 def _check_format(folder: Path, content: Mapping) -> None:
+    if content.get("format") == "understudy-graph-release":
+        raise ReleaseError(f"{folder} is the release of a graph. Load it with us.GraphRelease.load.")
     if content.get("format") != FORMAT:
         raise ReleaseError(f"{folder} contains a release.json that Understudy did not write. Name a release folder.")
     found, written_by = content.get("format_version"), content.get("understudy_version")
