@@ -133,7 +133,8 @@ def test_a_bad_key_is_named(key, lines):
     [
         (
             'kind = "zzz"',
-            "kind: expected one of categorical, integer, real, boolean, datetime, date, text, id; found 'zzz'.",
+            "kind: expected one of categorical, integer, real, boolean, datetime, date, location, text, id; found"
+            " 'zzz'.",
         ),
         ('kind = "integer"\nbounds = 3', "bounds: expected a list [lower, upper], found 3."),
         (

@@ -20,6 +20,7 @@ from jaxtyping import Bool
 
 from understudy.encoding.arrow import as_numbers, bound_numbers, optional_number
 from understudy.encoding.locations import Located, location_steps
+from understudy.encoding.ordered import rank_steps
 from understudy.encoding.steps import (
     MOST,
     Arrays,
@@ -61,7 +62,7 @@ class Move(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Reexpression:
-    """How rows of a schema are modelled: a public function of each row. Without rules and locations, as they are."""
+    """How rows of a schema are modelled: a public function of each row. Without rules and steps, as they are."""
 
     schema: Schema
     modelled: Schema
@@ -186,8 +187,8 @@ class Reexpression:
 
     @functools.cached_property
     def _ruled(self) -> frozenset[str]:
-        """The columns that some rule is about, and those of locations."""
-        return frozenset(name for rule in self.schema.rules for name in rule.columns) | self._located
+        """The columns that some rule or some step is about."""
+        return frozenset(name for rule in self.schema.rules for name in rule.columns) | self.replaced
 
     @functools.cached_property
     def _located(self) -> frozenset[str]:
@@ -228,10 +229,13 @@ def reexpress(schema: Schema) -> Reexpression:
 
 
 def _reexpress(schema: Schema) -> Reexpression:
-    if not schema.rules and not schema.locations:
-        return Reexpression(schema, schema, (), (), ())
+    declared = (*location_steps(schema), *rank_steps(schema))
+    if not schema.rules and not declared:
+        return Reexpression(
+            schema, dataclasses.replace(schema, locations=()) if schema.locations else schema, (), (), ()
+        )
     builder = _Builder(schema)
-    builder.steps += location_steps(schema)
+    builder.steps += declared
     for rule in sorted(schema.rules, key=_priority):
         builder.add(rule)
     builder.add_orders()

@@ -24,11 +24,11 @@ WORST = 10
 def one_way(
     real: EncodedTable, synthetic: EncodedTable, *, bins: int = 50, bootstrap: int = 0, seed: int = 0
 ) -> Result:
-    """Each column's histogram against the real one; numeric columns also by KS and 1-Wasserstein distance.
+    """Each column's histogram against the real one; numeric and ordinal columns also by KS and 1-Wasserstein distance.
 
     `bootstrap`: the number of redraws of whole rows (at most 100, over at most 20,000 rows of each table) that estimate
     the standard error of the mean total variation ("a bag of little bootstraps", Kleiner et al., 2014). KS and
-    Wasserstein exclude nulls; Wasserstein is on values scaled to [0, 1] and clipped.
+    Wasserstein exclude nulls; Wasserstein is on values scaled to [0, 1] and clipped, or on ranks scaled to [0, 1].
     """
     grid = Grid.of(real, synthetic, bins)
     columns = {
@@ -74,6 +74,9 @@ def _one_column(
     }
     if not spec.is_numeric:
         count = len(spec.categories)
+        if spec.is_ordinal and min(p[:count].sum(), q[:count].sum()) > 0:
+            gaps = np.abs(np.cumsum(p[:count] / p[:count].sum()) - np.cumsum(q[:count] / q[:count].sum()))[:-1]
+            distances |= {"ks": float(gaps.max()), "w1": float(gaps.mean())}
         return {
             "kind": "discrete",
             "labels": list(spec.labels[:count]),

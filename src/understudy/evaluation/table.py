@@ -53,6 +53,8 @@ class ColumnSpec:
     """The codes that have features, in order; empty: all of them."""
     scale: float = 1.0
     """The divisor of range and values; above 1 only for numbers beyond `LARGE`."""
+    is_ordinal: bool = False
+    """Whether the categories are in their order: distances then count ranks."""
 
     @property
     def is_numeric(self) -> bool:
@@ -70,7 +72,7 @@ class ColumnSpec:
 
     @property
     def num_features(self) -> int:
-        if self.is_numeric:
+        if self.is_numeric or self.is_ordinal:
             return 1 + self.has_nulls
         return 1 if self.is_binary else (len(self.frequent) or len(self.categories)) + self.has_nulls
 
@@ -141,7 +143,7 @@ class Layout:
         """One name for each column of `EncodedTable.features`."""
         names = []
         for spec in map(self.__getitem__, self.names if columns is None else columns):
-            if spec.is_numeric:
+            if spec.is_numeric or spec.is_ordinal:
                 names += [spec.name, f"{spec.name} is missing"][: spec.num_features]
             elif spec.is_binary:
                 names.append(f"{spec.name}={spec.labels[1]}")
@@ -231,6 +233,8 @@ class EncodedTable:
     def features(self, columns: Sequence[str] | None = None) -> Float[np.ndarray, "rows f"]:
         """Numbers in [0, 1] and a null indicator; discrete columns one-hot, or one 0/1 column for two categories.
 
+        An ordinal column is a number too: its rank.
+
         Unlisted values are zeros. The features depend on the layout alone, so they are the same for all tables.
         """
         specs = [self.layout[name] for name in (self.layout.names if columns is None else columns)]
@@ -243,6 +247,11 @@ class EncodedTable:
                 out[:, at] = np.clip(self.scale(spec.name), 0.0, 1.0)
                 if spec.has_nulls:
                     out[:, at + 1] = np.isnan(values)
+            elif spec.is_ordinal:
+                count = len(spec.categories)
+                out[:, at] = np.where(values < count, values, 0) / (count - 1)
+                if spec.has_nulls:
+                    out[:, at + 1] = values == count
             elif spec.is_binary:
                 out[:, at] = values == 1
             else:
@@ -286,7 +295,8 @@ def _column_spec(column: Column, values: list[pa.ChunkedArray]) -> ColumnSpec | 
         if not len(distinct) or (len(distinct) > MANY_CATEGORIES and 2 * len(distinct) > len(values[0])):
             return None
         categories = tuple(sorted(distinct.to_pylist(), key=lambda category: (str(type(category)), category)))
-    spec = ColumnSpec(column.name, column.kind, categories, has_nulls=has_nulls)
+    is_ordinal = column.ordinal and len(categories) > 2
+    spec = ColumnSpec(column.name, column.kind, categories, has_nulls=has_nulls, is_ordinal=is_ordinal)
     if column.categories is not None:
         value = column.replacement
         is_open = not column.closed and value not in categories
@@ -315,7 +325,7 @@ def _numeric_spec(column: Column, values: pa.ChunkedArray, has_nulls: bool) -> C
 
 def _with_frequent(spec: ColumnSpec, values: pa.ChunkedArray) -> ColumnSpec:
     """With the codes of the most frequent real categories, where not all of them can have a feature."""
-    if len(spec.categories) <= MOST_FEATURES:
+    if len(spec.categories) <= MOST_FEATURES or spec.is_ordinal:
         return spec
     counts = np.bincount(_encode(values, spec), minlength=len(spec.categories))[: len(spec.categories)]
     most = np.sort(np.argsort(-counts, kind="stable")[:MOST_FEATURES])

@@ -23,7 +23,7 @@ OTHER = "other"
 MAX_DECIMALS = 15
 """More digits are those of a binary fraction, not a precision."""
 
-_REQUIRED = ("kind", "nullable", "drop", "per_unit", "closed")
+_REQUIRED = ("kind", "nullable", "drop", "per_unit", "closed", "ordinal")
 
 _APPLIES_TO = {
     "format": ("datetime", "date", "boolean"),
@@ -39,6 +39,7 @@ _NAMES_ELSEWHERE = {
     "datetime": ("timestamp",),
     "id": ("identifier", "key"),
     "integer": ("int",),
+    "location": ("coordinates", "geo", "geometry", "latlon", "place", "point"),
     "real": ("continuous", "double", "float", "number", "numeric", "numerical"),
 }
 """Names of kinds in other tools, which difflib alone would not find."""
@@ -72,6 +73,10 @@ class Column:
     """Whether the declared categories are complete, so that there is no "other". Undeclared values then become null
     where the column is nullable, else the first category."""
 
+    ordinal: bool = False
+    """Whether the declared categories are listed in their order, such as grades: rare ones may then share a code with
+    their neighbours, and distances count ranks. The list is complete unless `unknown` is named."""
+
     bounds: tuple[Bound, Bound] | None = None
     """Of an integer, real, datetime or date column: lower and upper bound. None: estimated privately."""
 
@@ -102,6 +107,7 @@ class Column:
             "decimals": _check_decimals,
             "categories": _check_categories,
             "unknown": self._check_unknown,
+            "ordinal": self._check_ordinal,
             "closed": self._check_closed,
             "bounds": self._check_bounds,
             "missing": self._check_missing,
@@ -224,6 +230,14 @@ class Column:
                 "cannot be combined with unknown: a complete list has no undeclared values. Remove one of them."
             )
         return closed
+
+    def _check_ordinal(self, ordinal: object) -> object:
+        _check_flag(ordinal)
+        if ordinal and self.categories is None:
+            raise SchemaError("needs categories, listed in their order. Declare them, or remove ordinal.")
+        if ordinal and self.unknown is None:
+            object.__setattr__(self, "closed", True)  # "other" has no place in an order
+        return ordinal
 
     def _check_missing(self, missing: object) -> tuple[Category, ...]:
         if isinstance(missing, (str, Mapping, Set)) or not isinstance(missing, Iterable):

@@ -160,6 +160,7 @@ _COMMENTS = {
     "decimals": "digits after the decimal point in text files",
     "bounds": "declared public",
     "categories": "declared public",
+    "ordinal": "declared public: the categories are listed in their order",
     "unknown": "what undeclared values become",
     "closed": 'declared public: the list is complete, there is no "other"',
     "missing": "read as null",
