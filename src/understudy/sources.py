@@ -81,8 +81,7 @@ def read_private_table(
     schema = schema if target is None else schema.with_target(target)
     match_columns(schema, batches.column_names)
     if isinstance(batches, TableStream):
-        for _ in batches:
-            pass
+        batches.check()
     if not schema.modelled:
         raise SchemaError(
             "The schema leaves no column to model: all are ids, text or dropped. Declare another kind for at least one."

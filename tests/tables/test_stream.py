@@ -1,5 +1,6 @@
 """Tables read in batches are those read whole: values, types and origin, whatever the size of the batches."""
 
+import bz2
 import contextlib
 import csv
 import datetime as dt
@@ -41,6 +42,8 @@ from understudy.tables import (
     stream_table,
     write_table,
 )
+from understudy.tables.location import TableLocation
+from understudy.tables.reading_batches import read_equal
 
 SCHEMA = Schema(
     columns=(
@@ -323,7 +326,115 @@ def test_errors_of_lazy_frames_quote_no_row() -> None:
     assert CANARY not in str(caught.value)
 
 
+def test_lazy_frames_that_cannot_be_opened(tmp_path: Path) -> None:
+    write_table(PEOPLE, tmp_path / "x.parquet")
+    closed = duckdb.connect()
+    relation = closed.sql(f"FROM '{tmp_path}/x.parquet'")
+    closed.close()
+    absent = pl.scan_parquet(tmp_path / "x.parquet").select(CANARY)
+    for source in (relation, absent):
+        assert "cannot be computed" in str(refused(source))
+        with pytest.raises(TableError, match="cannot be computed") as caught:
+            as_arrow(source, None)  # type: ignore[arg-type]
+        assert CANARY not in str(caught.value)
+
+
+def test_lazy_frames_whose_parts_differ() -> None:
+    frames = pytest.importorskip("dask.dataframe", reason="needs dask")
+    whole = frames.from_pandas(PEOPLE.to_pandas(), npartitions=3, sort=False)
+
+    def damage(part: pd.DataFrame, lacks: bool) -> pd.DataFrame:
+        if part["t"].iloc[0] == "note 0":
+            return part
+        return part.drop(columns="r") if lacks else part.assign(n=part["t"])
+
+    lacking = whole.map_partitions(damage, lacks=True, meta=whole._meta, enforce_metadata=False)
+    assert "some rows have other columns than the first" in str(refused(lacking))
+    other = whole.map_partitions(damage, lacks=False, meta=whole._meta, enforce_metadata=False)
+    with sizes(rows=100):
+        numbers = pa.concat_tables(streamed(other)).column("n").to_pylist()  # text is read as the declared kind
+    assert numbers[0] == 0
+    assert numbers[-1] is None
+
+
+def shuffled(frame: pl.DataFrame) -> pl.LazyFrame:
+    """The same rows, in another order whenever they are computed."""
+    turns = itertools.count(1)
+    return frame.lazy().map_batches(lambda rows: pl.concat([rows[(at := next(turns)) :], rows[:at]]))
+
+
+def grown(frame: pl.DataFrame) -> pl.LazyFrame:
+    """One row more whenever they are computed."""
+    turns = itertools.count(3)
+    return frame.lazy().map_batches(lambda rows: rows[: next(turns)])
+
+
+@pytest.mark.parametrize("change", [shuffled, grown])
+def test_every_pass_must_compute_the_same_rows(change: Callable[[pl.DataFrame], pl.LazyFrame]) -> None:
+    """What one pass finds out about a row, another looks up by its place."""
+    frame = pl.from_arrow(PEOPLE)
+    assert isinstance(frame, pl.DataFrame)
+    with sizes(rows=4):
+        rows = streamed(change(frame))
+        assert list(rows)
+        with pytest.raises(TableError, match="the rows or their order change each time they are computed"):
+            list(rows)
+        with pytest.raises(TableError, match="change each time they are computed"):
+            streamed(change(frame)).check()
+    streamed(change(frame)).check()  # a small table is computed once
+
+
+def test_a_view_whose_rows_change(tmp_path: Path) -> None:
+    with contextlib.closing(duckdb.connect(str(tmp_path / "x.duckdb"))) as connection:
+        connection.execute("CREATE VIEW people AS SELECT random() AS r FROM range(100)")
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.sqlite")) as lite:
+        lite.execute("CREATE VIEW people AS SELECT random() AS r FROM (SELECT 1 UNION SELECT 2 UNION SELECT 3)")
+    schema = Schema(columns=(Column(name="r", kind="real"),))
+    for name in ("x.duckdb", "x.sqlite"):
+        with sizes(rows=10), pytest.raises(TableError, match=f"{name}: the rows or their order change"):
+            streamed(tmp_path / name, schema).check()
+
+
+@settings(max_examples=60)
+@given(
+    cuts=st.lists(st.lists(st.integers(0, NUM_ROWS), max_size=6), min_size=2, max_size=2),
+    column=st.sampled_from(SCHEMA.names[:5]),
+    row=st.integers(0, NUM_ROWS - 1),
+)
+def test_passes_are_compared_by_rows_and_not_by_batches(cuts: list[list[int]], column: str, row: int) -> None:
+    """One value that differs is found, and where batches end is not."""
+    coded = PEOPLE.set_column(2, "c", PEOPLE.column("c").dictionary_encode())
+    values = PEOPLE.column(column).to_pylist()
+    values[row] = None if values[row] is not None else next(value for value in values if value is not None)
+    at = PEOPLE.column_names.index(column)
+    changed = PEOPLE.set_column(at, column, pa.array(values, PEOPLE.schema.field(column).type))
+
+    def passes(*tables: pa.Table) -> Iterator[Iterator[pa.Table]]:
+        for table, ends in zip(tables, cuts, strict=True):
+            edges = [0, *sorted(ends), NUM_ROWS]
+            yield iter([table.slice(start, end - start) for start, end in itertools.pairwise(edges)])
+
+    for other, is_same in ((PEOPLE, True), (coded, True), (changed, False)):
+        made = passes(PEOPLE, other)
+        read = read_equal(functools.partial(next, made), PEOPLE.column_names, "x")
+        list(read())
+        with contextlib.nullcontext() if is_same else pytest.raises(TableError, match="change each time"):
+            list(read())
+
+
 # ----------------------------------------------------------------------------------------------------------- PostgreSQL
+
+
+def test_a_connection_that_is_lost(server: str) -> None:
+    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    with dbapi.connect(server, autocommit=True) as connection, connection.cursor() as cursor, sizes(rows=100):
+        rows = streamed(f"{server}::people", Schema(columns=(Column(name="n", kind="integer"),)))
+        assert list(rows)
+        cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        cursor.fetchall()
+        with pytest.raises(TableError, match="cannot be read: the connection was lost, or") as caught:
+            list(rows)
+        assert "secret" not in str(caught.value)
 
 
 def test_all_passes_over_a_server_see_one_moment(server: str) -> None:
@@ -409,6 +520,31 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path, name: str) -> None:
     assert most < size / 2
 
 
+@pytest.mark.parametrize("name", [*FILES, *DATABASES])
+def test_no_reader_holds_more_rows_than_a_batch(tmp_path: Path, name: str) -> None:
+    table = pa.concat_tables([PEOPLE] * 100)
+    write_table(table, f"{tmp_path}/{name}")
+    with sizes(rows=100, block=2000):
+        reader = stream._open(TableLocation.parse(f"{tmp_path}/{name}"), SCHEMA, ReadOptions())
+        assert reader is not None
+        found = [batch.num_rows for batch in reader.read(100)]
+    assert sum(found) == table.num_rows
+    assert max(found) <= 100
+
+
+def test_no_lazy_frame_is_computed_in_larger_parts_than_a_batch() -> None:
+    rows = pa.concat_tables([PEOPLE] * 100).combine_chunks()
+    with contextlib.closing(duckdb.connect()) as connection, sizes(rows=100):
+        connection.register("rows", rows)
+        connection.execute("CREATE TABLE people AS FROM rows")
+        for source in (connection.sql("FROM people"), pl.from_arrow(rows).lazy()):  # type: ignore[union-attr]
+            lazy = stream._open_lazy(source)
+            assert lazy is not None
+            found = [len(part) for part in lazy[1]()]  # type: ignore[arg-type]
+            assert sum(found) == rows.num_rows
+            assert max(found) <= 100
+
+
 # --------------------------------------------------------------------------------------------------------------- faults
 
 
@@ -479,6 +615,29 @@ def test_a_file_cut_in_the_middle(tmp_path: Path, name: str, fraction: float) ->
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * fraction)])
     schema = Schema(columns=(Column(name="n", kind="integer"), Column(name="c", kind="categorical")))
     assert "damaged, truncated, or in another format" in str(refused(path, schema))
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.zst", "x.csv.bz2", "x.jsonl", "x.jsonl.zst"])
+def test_a_text_file_cut_in_the_middle(tmp_path: Path, name: str) -> None:
+    """Inside a quoted field, a key, or a compressed block."""
+    rows = [(i, f'{CANARY}, "{hash(i) * 7919 % 10**9}"') for i in range(20_000)]
+    table = pa.table({"n": [i for i, _ in rows], "c": [text for _, text in rows]})
+    schema = Schema(columns=(Column(name="n", kind="integer"), Column(name="c", kind="categorical")))
+    path = tmp_path / name
+    if path.suffix == ".bz2":
+        write_table(table, tmp_path / "x.csv")
+        path.write_bytes(bz2.compress((tmp_path / "x.csv").read_bytes()))
+    else:
+        write_table(table, path)
+    content = path.read_bytes()
+    end = len(content) * 2 // 3
+    path.write_bytes(
+        content[: content.index(CANARY.encode(), end) + 3] if path.suffix in (".csv", ".jsonl") else content[:end]
+    )
+    error = str(refused(path, schema))
+    assert any(words in error for words in ("a quote is never closed", "ends inside a line", "damaged, truncated")), (
+        error
+    )
 
 
 def test_a_cut_arrow_stream(tmp_path: Path) -> None:

@@ -346,7 +346,10 @@ def _open_adbc(location: TableLocation) -> BatchReader:
 
 
 def _unreadable(location: TableLocation) -> TableError:
-    return TableError(f"{location} cannot be read. Check that this user has the SELECT privilege.")
+    return TableError(
+        f"{location} cannot be read: the connection was lost, or this user lacks the SELECT privilege. Check both, and "
+        "run again."
+    )
 
 
 def _plain_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -64,7 +64,8 @@ def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool 
             f" found {type(frame).__module__}.{type(frame).__qualname__}.{hint}"
         ) from None
     if isinstance(native, nw.LazyFrame):
-        native = native.collect()
+        with explain_library():
+            native = native.collect()
     if not isinstance(native, nw.DataFrame):
         raise TableError(f"Expected a table, found one column ({type(frame).__qualname__}). Put it in a data frame.")
     if native.implementation.is_pandas_like():
@@ -75,6 +76,17 @@ def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool 
     require_names(native.columns, "The frame")
     columns = {name: _arrow_column(native[name], _declared_column(schema, name)) for name in native.columns}
     return _to_internal(pa.table(columns), library, dtypes, schema=schema, keep_types=keep_types)
+
+
+@contextlib.contextmanager
+def explain_library() -> Iterator[None]:
+    """Replaces the errors of a library that computes a lazy frame, which may quote rows, by a `TableError`."""
+    try:
+        yield
+    except Exception as error:
+        raise TableError(
+            f"The rows of the table cannot be computed ({type(error).__name__}). Compute it first, and give the result."
+        ) from None
 
 
 def _declared_column(schema: Schema | None, name: str) -> Column | None:

@@ -61,7 +61,8 @@ def read_json_lines(location: TableLocation) -> pa.Table:
 def read_json_texts(location: TableLocation, names: Sequence[str]) -> pa.Table:
     """All columns as text, whatever their JSON types: for a declared schema, so that no value decides a type.
 
-    Reads the keys `names` only. A missing key is a null, and a line that is not a JSON object is a row of nulls.
+    Reads the keys `names` only. A missing key is a null, and a line that is not a JSON object is a row of nulls; but a
+    file that ends inside a line was cut.
     """
     reader = open_json_texts(location, names)
     return pa.concat_tables([reader.types.empty_table(), *reader.read(1 << 16)])
@@ -74,6 +75,7 @@ def open_json_texts(location: TableLocation, names: Sequence[str]) -> BatchReade
     def read(num_rows: int) -> Iterator[pa.Table]:
         for lines in _read_chunks(location, min(num_rows, 1 << 16)):
             with sandbox() as connection:
+                _require_end(lines[-1], connection, location)
                 connection.register("t", pa.table({"line": pa.array(lines, pa.string())}))
                 texts = _texts_of(connection, names)
             yield texts.cast(types)
@@ -91,6 +93,14 @@ def _read_chunks(location: TableLocation, num_lines: int) -> Iterator[list[str]]
         except UnicodeDecodeError:
             require_encoding(location, can_choose=False)
             raise
+
+
+def _require_end(line: str, connection: duckdb.DuckDBPyConnection, location: TableLocation) -> None:
+    """Raises if a line without a line break, which is the last of the file, is not complete."""
+    if line.endswith("\n") or not line.strip():
+        return
+    if connection.execute("SELECT json_valid(?)", [line]).fetchall() != [(True,)]:
+        raise TableError(f"{location} ends inside a line: it is damaged or truncated. Write it again.")
 
 
 def _texts_of(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> pa.Table:

@@ -1,12 +1,15 @@
 """Sources that are read in batches of rows, as often as wanted; and the check that they stay the same meanwhile."""
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from understudy.errors import TableError
 
@@ -59,3 +62,66 @@ def read_unchanged(
         check()
         raise
     check()
+
+
+def read_equal(
+    read: Callable[[], Iterator[pa.Table]], names: Sequence[str], where: str
+) -> Callable[[], Iterator[pa.Table]]:
+    """`read`, for rows that are computed anew in each pass: raises where a pass differs from the first in its rows or
+    their order.
+
+    What one pass finds out about a row, such as whether it is used, the next one looks up by its place: in another
+    order it would be another row.
+    """
+    first: list[_Pass] = []
+
+    def read_again() -> Iterator[pa.Table]:
+        now = _Pass(names)
+        for batch in read():
+            now.add(batch)
+            if first and now.num_rows > first[0].num_rows:
+                raise _differing(where)
+            yield batch
+        if not first:
+            first.append(now)
+        elif now.digest() != first[0].digest():
+            raise _differing(where)
+
+    return read_again
+
+
+def _differing(where: str) -> TableError:
+    return TableError(
+        f"{where}: the rows or their order change each time they are computed. Sort them by a key, or write the table "
+        "to a file first."
+    )
+
+
+class _Pass:
+    """The number of rows of a pass and a hash of them in their order, whatever the batches in which they came.
+
+    For these columns, in the types of a declared schema. For comparisons within a run: it never leaves memory.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.num_rows = 0
+        self._hashes = {name: [hashlib.blake2b() for _ in ("is known", "length", "content")] for name in names}
+
+    def add(self, batch: pa.Table) -> None:
+        self.num_rows += batch.num_rows
+        for name, (known, lengths, content) in self._hashes.items():
+            values = batch.column(name)
+            if pa.types.is_dictionary(values.type):
+                values = values.cast(values.type.value_type)
+            known.update(pc.is_valid(values).to_numpy().tobytes())
+            for chunk in values.drop_null().chunks:
+                if not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
+                    chunk = chunk.cast(pa.large_string())
+                    lengths.update(pc.binary_length(chunk).to_numpy().tobytes())
+                    ends = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
+                    content.update(memoryview(chunk.buffers()[2] or b"")[ends[0] : ends[-1]])
+                else:
+                    content.update(chunk.to_numpy(zero_copy_only=False).tobytes())
+
+    def digest(self) -> bytes:
+        return b"".join(part.digest() for parts in self._hashes.values() for part in parts)

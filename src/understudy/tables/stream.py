@@ -14,13 +14,13 @@ from understudy.tables.arrow import open_arrow, open_parquet
 from understudy.tables.cast import as_declared_type, conform, normalize, output_schema
 from understudy.tables.databases import open_duckdb_table, open_postgres, open_sqlite
 from understudy.tables.delimited import open_delimited
-from understudy.tables.frames import from_frame
+from understudy.tables.frames import explain_library, from_frame
 from understudy.tables.jsonlines import open_json_texts
 from understudy.tables.location import TEXT_SUFFIXES, TableLocation, explain_errors, require_names
 from understudy.tables.options import ReadOptions, resolve_reading
 from understudy.tables.origin import Origin
 from understudy.tables.parquet_folders import folder_files, open_parquet_folder
-from understudy.tables.reading_batches import BatchReader, Version, read_unchanged, version_of
+from understudy.tables.reading_batches import BatchReader, Version, read_equal, read_unchanged, version_of
 from understudy.tables.statistics_files import STATISTICS_SUFFIXES
 
 BATCH_ROWS = 2**18
@@ -35,7 +35,8 @@ class TableStream:
     """A table as batches of rows in the types of a declared schema. It can be read again and again, always in the same
     order.
 
-    A source is read anew in each pass, unless its table is small or can be read only once. One pass at a time.
+    A source is read anew in each pass, unless its table is small or can be read only once. One pass at a time. A pass
+    whose rows are not those of the first raises.
 
     >>> schema = Schema(columns=(Column(name="age", kind="integer"),))
     >>> stream, origin = stream_table(pa.table({"age": ["41", "unknown"]}), schema=schema)
@@ -46,14 +47,22 @@ class TableStream:
     schema: pa.Schema
     """The types and styles of every batch, as `conform` gives them."""
 
-    def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.Table]]) -> None:
+    def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.Table]], *, is_computed: bool = False) -> None:
+        """`is_computed`: by a query, so that the rows or their order could change from pass to pass."""
         self.schema = schema
         self._read: Callable[[], Iterator[pa.Table]] | None = read
+        self._is_computed = is_computed
         self._kept: Sequence[pa.Table] = ()
 
     @property
     def column_names(self) -> list[str]:
         return self.schema.names
+
+    def check(self) -> None:
+        """Reads the table, so that a damaged one is found early; twice, if its rows could change from pass to pass."""
+        for _ in range(2 if self._is_computed else 1):
+            for _ in self:
+                pass
 
     def __iter__(self) -> Iterator[pa.Table]:
         """Batches of at most `BATCH_ROWS` rows and `BATCH_VALUES` values; at least one, perhaps without rows."""
@@ -131,7 +140,18 @@ def stream_location(
         for batch in _of_even_size(unchanged, num_rows):
             yield _in_types(conform(normalize(batch), schema), types, str(location))
 
-    return TableStream(types, read), Origin.of(output_schema(own, types, schema, keep_types=keep_types), "file")
+    origin = Origin.of(output_schema(own, types, schema, keep_types=keep_types), "file")
+    if location.suffix in _DATABASES:  # a view is computed
+        return TableStream(types, read_equal(read, _used(types, schema), str(location)), is_computed=True), origin
+    return TableStream(types, read), origin
+
+
+def _used(types: pa.Schema, schema: Schema) -> list[str]:
+    """The columns that a run reads: those that are modelled, and the unit."""
+    return [name for name in types.names if name in schema and (schema[name].modelled or name == schema.unit)]
+
+
+_DATABASES = (".sqlite", ".duckdb", "postgres")
 
 
 def _open(location: TableLocation, schema: Schema, reading: ReadOptions) -> BatchReader | None:
@@ -206,7 +226,8 @@ _AS_TEXT = Column(name="", kind="categorical")
 
 def _stream_frame(source: object, schema: Schema, *, keep_types: bool) -> tuple[TableStream, Origin] | None:
     """A frame in memory in slices, and a lazy one as its library computes it."""
-    lazy = _open_lazy(source)
+    with explain_library():
+        lazy = _open_lazy(source)
     if lazy is None:
         if nw.dependencies.is_into_lazyframe(source):
             return None
@@ -222,7 +243,8 @@ def _stream_frame(source: object, schema: Schema, *, keep_types: bool) -> tuple[
     if isinstance(source, pa.RecordBatchReader):  # it can be read only once
         batches = list(read())
         return TableStream(conformed.schema, lambda: iter(batches)), origin
-    return TableStream(conformed.schema, read), origin
+    again = read_equal(read, _used(conformed.schema, schema), "The table")
+    return TableStream(conformed.schema, again, is_computed=True), origin
 
 
 def _open_lazy(source: object) -> tuple[object, Callable[[], Iterator[object]]] | None:
@@ -249,10 +271,5 @@ def _relation_batches(relation: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBa
 
 
 def _explained_frames(compute: Callable[[], Iterator[object]]) -> Iterator[object]:
-    """The frames; errors of their library, which may quote rows, become a `TableError`."""
-    try:
+    with explain_library():
         yield from compute()
-    except Exception as error:
-        raise TableError(
-            f"The rows of the table cannot be computed ({type(error).__name__}). Compute it first, and give the result."
-        ) from None
