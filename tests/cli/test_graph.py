@@ -1,0 +1,105 @@
+"""Commands on graphs: from an edge list to a synthetic one, and one clear line for what cannot be done."""
+
+import json
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from understudy.cli import run
+
+SCHEMA = '[graph]\nname = "karate"\ndrop = ["weight"]\n[nodes]\nfile = "nodes.csv"\nblock = "club"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    graph = nx.karate_club_graph()
+    rows = "".join(f"{one},{other},1\n" for one, other in graph.edges)
+    Path("edges.csv").write_text(f"source,target,weight\n{rows}0,0,1\n1,0,1\n")
+    Path("nodes.csv").write_text("node,club\n" + "".join(f"{node},{graph.nodes[node]['club']}\n" for node in graph))
+    Path("graph.toml").write_text(SCHEMA)
+    Path("capped.toml").write_text('[graph]\ndrop = ["weight"]\nmax_degree = 9\n[nodes]\ncount = 34\n')
+    return tmp_path
+
+
+def test_from_edges_to_a_certificate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = ["--kind", "graph", "--protect", "edge", "--schema", "graph.toml"]
+    assert run(["synth", "edges.csv", *graph, "--epsilon", "1", "-o", "fake.csv", "--json", "fake.json"]) == 0
+    said = capsys.readouterr().err
+    assert "synthetic edges between 34 nodes to fake.csv" in said
+    assert "The nodes and their attributes are public" in said
+    assert Path("fake.csv").read_text().startswith("source,target\n")
+    assert json.loads(Path("fake.json").read_text())["checksums"].keys() == {"model.safetensors", "fake.csv"}
+
+    assert run(["certificate", "fake.release"]) == 0
+    assert "Nodes are public." in capsys.readouterr().out.split("\n\n")[1]
+    assert run(["sample", "fake.release", "-o", "more.csv", "--seed", "1"]) == 0
+    assert run(["sample", "fake.release", "-o", "same.csv", "--seed", "1"]) == 0
+    assert Path("more.csv").read_bytes() == Path("same.csv").read_bytes()
+    capsys.readouterr()
+
+    assert run(["evaluate", "edges.csv", "fake.csv", "--schema", "graph.toml", "--json", "scores.json"]) == 0
+    shown = capsys.readouterr().out
+    assert "do not publish" in shown
+    assert "degree distance" in shown
+    assert json.loads(Path("scores.json").read_text())["graphs"]["real"]["edges"] == 78
+
+
+def test_plan_reads_no_edge_and_check_is_for_the_steward(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("edges.csv").rename("moved.csv")
+    assert run(["plan", "graph.toml", "--epsilon", "1", "--json", "-"]) == 0
+    queries = json.loads(capsys.readouterr().out)["queries"]
+    assert [query["key"] for query in queries] == ["degrees", "degree_tails", "block_counts"]
+    assert run(["plan", "capped.toml", "--epsilon", "1", "--protect", "node"]) == 0
+    assert "L1" in capsys.readouterr().out
+    assert run(["schema", "check", "moved.csv", "graph.toml"]) == 0
+    said = capsys.readouterr().out
+    assert "For the steward only" in said
+    assert "1 row is a loop" in said
+    assert "1 row repeats an edge in the opposite direction" in said
+
+
+def test_a_node_is_protected_under_a_cap(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["fit", "edges.csv", "--kind", "graph", "--schema", "capped.toml", "--epsilon", "1"]
+    assert run([*given, "--protect", "node", "-o", "node.release"]) == 0
+    assert run(["certificate", "node.release"]) == 0
+    assert "The privacy unit is all edges of one node" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--protect", "node", "--schema", "graph.toml"], "needs a declared degree cap"),
+        (["--kind", "graph"], "A graph needs a schema. Declare the nodes"),
+        (["--kind", "graf"], "--kind must be table or graph"),
+        (["--protect", "edge"], "--protect is for graphs"),
+        (["--schema", "graph.toml", "--method", "mst"], "--method has no meaning for a graph"),
+        (["--schema", "graph.toml", "-n", "5"], "--rows has no meaning for a graph"),
+        (["--schema", "table.toml", "--kind", "graph"], "describes a table, not a graph"),
+        (["--schema", "other.toml"], "field 3 is none of them"),
+        (["--schema", "directed.toml"], "directed graphs are not supported"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("table.toml").write_text('[columns.source]\nkind = "integer"\n')
+    Path("other.toml").write_text("[nodes]\ncount = 34\n")
+    Path("directed.toml").write_text("[graph]\ndirected = true\n[nodes]\ncount = 34\n")
+    assert run(["synth", "edges.csv", *arguments, "--epsilon", "1", "-o", "fake.csv"]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not Path("fake.csv").exists()
+    assert not Path("fake.release").exists()
+
+
+def test_a_sample_of_a_graph_is_whole(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fit", "edges.csv", "--schema", "graph.toml", "--epsilon", "1", "-q", "-o", "a.release"]) == 0
+    assert run(["sample", "a.release", "-n", "5", "-o", "b.csv"]) == 2
+    assert "a sample is a whole graph" in capsys.readouterr().err
+    assert (
+        run(["synth", "edges.csv", "--schema", "graph.toml", "--epsilon", "1", "--seed", "3", "-q", "-o", "c.csv"]) == 0
+    )
+    assert "NOT PRIVATE: its noise was seeded" in capsys.readouterr().err
