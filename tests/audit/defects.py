@@ -17,7 +17,7 @@ from understudy import api, release, sources
 from understudy.encoding import codec as codecs
 from understudy.encoding import columns, fit
 from understudy.errors import TableError
-from understudy.privacy import discovery, units
+from understudy.privacy import batches, discovery, units
 from understudy.privacy import table as tables
 from understudy.schema import Column
 from understudy.tables import reading, stream
@@ -202,7 +202,7 @@ def _more_rows_than_declared(patch: Patch) -> None:
         numbers = units.rows_within_units(*args)[1]
         return numbers >= 0, numbers
 
-    patch.setattr(tables, "rows_within_units", only_known)
+    patch.setattr(batches, "rows_within_units", only_known)
 
 
 def _nulls_as_units(patch: Patch) -> None:
@@ -210,7 +210,7 @@ def _nulls_as_units(patch: Patch) -> None:
         kept, numbers = units.rows_within_units(*args)
         return kept | (numbers < 0), np.where(numbers < 0, numbers.max(initial=-1) + 1, numbers)
 
-    patch.setattr(tables, "rows_within_units", with_nulls)
+    patch.setattr(batches, "rows_within_units", with_nulls)
 
 
 MWEM = "SmartNoise, MWEM"

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from understudy.privacy.codes import Codes, CodeStore
+from understudy.privacy.units import RemoteUnits, rows_within_units
 
 Batch = TypeVar("Batch")
 Batch_co = TypeVar("Batch_co", covariant=True)
@@ -44,6 +45,15 @@ class PrivateBatches(Protocol[Batch_co]):
 
     def to_codes(self: "PrivateBatches[np.ndarray]", sizes: Sequence[int]) -> Codes:
         """Batches of codes as one: made once, counted many times. `sizes` has the number of codes of each column."""
+
+    def limit_units(
+        self: "PrivateBatches[pa.Table]", unit: str, columns: Sequence[str], max_rows_per_unit: int
+    ) -> "tuple[PrivateBatches[pa.Table], np.ndarray | RemoteUnits]":
+        """The rows that `rows_within_units` marks, and their units."""
+
+    def close(self) -> None:
+        """Ends the run: what a cluster kept for it is given up."""
+        return None
 
 
 class LocalBatches(PrivateBatches[Batch]):
@@ -82,6 +92,12 @@ class LocalBatches(PrivateBatches[Batch]):
             store.append(codes)
         return store.finish()
 
+    def limit_units(
+        self: "LocalBatches[pa.Table]", unit: str, columns: Sequence[str], max_rows_per_unit: int
+    ) -> tuple["LocalBatches[pa.Table]", np.ndarray]:
+        kept, numbers = rows_within_units(self._source, unit, columns, max_rows_per_unit)
+        return mark_rows(self._source, kept), numbers[kept]
+
 
 def mark_rows(batches: Iterable[pa.Table], marks: np.ndarray) -> LocalBatches[pa.Table]:
     """Batches of this process without the rows that are not marked, in the order of the marks."""
@@ -116,7 +132,7 @@ class _Mapped(Generic[Batch, Mapped]):
 
 
 class _Marked:
-    """Batches without the rows that are not marked."""
+    """Batches without the rows that are not marked, in the order of the marks."""
 
     def __init__(self, source: Iterable[pa.Table], marks: np.ndarray):
         self._source, self._marks = source, marks

@@ -7,6 +7,7 @@ from understudy.privacy.charges import check_table_query, event_of
 from understudy.privacy.events import UnitHistogram
 from understudy.privacy.ledger import Budget, Ledger, Query
 from understudy.privacy.table import PrivateTable
+from understudy.privacy.units import count_unit_sizes
 from understudy.schema import Schema
 
 BUDGET_FRACTION = 0.1
@@ -46,8 +47,7 @@ def noisy_rows_per_unit(table: PrivateTable, bins: int, query: Query, ledger: Le
     check_table_query(query)
     ledger.charge(query)
     assert table._unit_ids is not None, "the units of rows must be known where they may own several"
-    rows_of_unit = np.bincount(table._unit_ids)
-    exact = np.bincount(np.minimum(rows_of_unit, bins), minlength=bins + 1)[1:]
+    exact = count_unit_sizes(table._unit_ids, bins)
     return exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
 
 

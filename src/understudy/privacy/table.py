@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from understudy.privacy.batches import LocalBatches, PrivateBatches, mark_rows
+from understudy.privacy.batches import LocalBatches, PrivateBatches
 from understudy.privacy.rows import PrivateRows, PublicRows
-from understudy.privacy.units import choose_units, rows_within_units
+from understudy.privacy.units import RemoteUnits, choose_units
 from understudy.schema import Domain, NumericDomain
 
 Values = TypeVar("Values")
@@ -31,7 +31,7 @@ class PrivateTable:
     def __init__(
         self,
         batches: "pa.Table | Iterable[pa.Table] | PrivateBatches[pa.Table]",
-        unit_of_row: np.ndarray | None = None,
+        unit_of_row: np.ndarray | RemoteUnits | None = None,
     ):
         """`batches` must give the same rows in the same order whenever they are read."""
         self._batches: PrivateBatches[pa.Table] = (
@@ -53,6 +53,10 @@ class PrivateTable:
     def _table(self) -> pa.Table:
         """All rows at once, for what cannot work batch by batch."""
         return pa.concat_tables(self._batches)
+
+    def close(self) -> None:
+        """Ends the run: what a cluster kept for it is given up."""
+        self._batches.close()
 
     def __len__(self) -> int:
         raise TypeError("The exact number of rows of a private table is private: use noisy_size.")
@@ -127,8 +131,7 @@ def limit_units(table: PrivateTable, unit: str | None, columns: Sequence[str], m
     """
     if unit is None:
         return table
-    kept, numbers = rows_within_units(table._batches, unit, columns, max_rows_per_unit)
-    return PrivateTable(mark_rows(table._batches, kept), numbers[kept])
+    return PrivateTable(*table._batches.limit_units(unit, columns, max_rows_per_unit))
 
 
 def keep_rows(table: PrivateTable, kept: Callable[[pa.Table], np.ndarray]) -> PrivateTable:
@@ -175,7 +178,7 @@ def encode_rows(
         table._batches.map(codes).to_codes(domain.sizes),
         domain,
         max_rows_per_unit=max_rows_per_unit,
-        units=table._unit_ids,
+        units=table._unit_ids if isinstance(table._unit_ids, np.ndarray) else None,
         positions=lambda: np.concatenate(list(table._batches.map(positions))),
         scales=scales,
     )

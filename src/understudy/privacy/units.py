@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from jaxtyping import Bool, Integer, UInt64
+from jaxtyping import Bool, Int64, Integer, UInt64
 
 from understudy.tables.cast import as_text
 
@@ -60,7 +61,8 @@ def _rank_in_runs(ordered: np.ndarray) -> np.ndarray:
 
 
 def content_hashes(rows: pa.Table, unit: str, columns: Sequence[str]) -> UInt64[np.ndarray, "2 rows"]:
-    """128 bits for each row, from its unit id and its values in these columns: the order of the rows of a unit.
+    """A number of 128 bits for each row, from its unit id and its values in these columns; the low half first. It gives
+    the order of the rows of a unit.
 
     They depend on nothing else, so a table that is read in other batches, in another order or on a cluster gives the
     same rows. The unit id is among them because the same values would be preferred in every unit otherwise. The rule is
@@ -124,6 +126,24 @@ def _mix(state: UInt64[np.ndarray, "2 rows"]) -> UInt64[np.ndarray, "2 rows"]:
     return state ^ (state >> np.uint64(31))
 
 
+class RemoteUnits(Protocol):
+    """The units of rows that stay on a cluster."""
+
+    def count_sizes(self, bins: int) -> Int64[np.ndarray, " bins"]:
+        """How many units own 1, 2, ... `bins` (or more) rows. Exact: noise must follow."""
+
+
+def count_unit_sizes(units: np.ndarray | RemoteUnits, bins: int) -> Int64[np.ndarray, " bins"]:
+    """How many units own 1, 2, ... `bins` (or more) rows, by the number of each row's unit. Exact: noise must follow.
+
+    >>> count_unit_sizes(np.array([0, 1, 0, 2, 0]), 2).tolist()
+    [2, 1]
+    """
+    if not isinstance(units, np.ndarray):
+        return units.count_sizes(bins)
+    return np.bincount(np.minimum(np.bincount(units), bins), minlength=bins + 1)[1:]
+
+
 def choose_units(
     unit_ids: pa.ChunkedArray | pa.Array | None, num_rows: int, probability: float, coins: np.random.Generator
 ) -> np.ndarray:
@@ -145,6 +165,13 @@ def unit_numbers(unit_ids: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """The number of each row's unit; -1 without a unit id. Never leaves the machine."""
     indices = _plain_ids(unit_ids).dictionary_encode().indices
     return indices.fill_null(-1).to_numpy(zero_copy_only=False)
+
+
+def unit_keys(unit_ids: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The ids as bytes of their texts, by which a cluster groups rows. Equal for equal ids of any type."""
+    return pa.concat_arrays([*as_text(pa.chunked_array([_plain_ids(unit_ids)])).chunks, pa.nulls(0, pa.string())]).cast(
+        pa.binary()
+    )
 
 
 def _plain_ids(unit_ids: pa.ChunkedArray | pa.Array) -> pa.Array:
