@@ -85,9 +85,11 @@ class Codec:
     def scales(self) -> tuple[NumericDomain | None, ...]:
         """The bins of numbers; None for categories, and for locations, whose order is not a scale: networks see their
         bins one-hot."""
-        curves = self.reexpression.curves
+        known = self.reexpression
         return tuple(
-            column.scale if isinstance(column, NumericCodec) and column.name not in curves else None
+            dataclasses.replace(column.scale, cyclic=known.modelled[column.name].cyclic)
+            if isinstance(column, NumericCodec) and column.name not in known.curves
+            else None
             for column in self.columns
         )
 

@@ -1,9 +1,9 @@
 """Features of networks: a layout turns codes and positions into features, and features back into both.
 
-`typed` encodes a number as one bounded value or a few bits, and a category one-hot; `modes` is the mode-specific
-normalisation of CTGAN (Xu et al. 2019). Codes are the codec's, and a position is that of a number between its bounds,
-from 0 to 1. The features of a row depend on public facts, private estimates, the row itself and its own randomness,
-and on no other row.
+`typed` encodes a number as one bounded value or a few bits, a cyclic number as a point of the circle, and a category
+one-hot; `modes` is the mode-specific normalisation of CTGAN (Xu et al. 2019). Codes are the codec's, and a position is
+that of a number between its bounds, from 0 to 1. The features of a row depend on public facts, private estimates, the
+row itself and its own randomness, and on no other row.
 
 CTGAN fits its mixtures to the rows. Here they are fitted to the privately estimated histogram, which is
 post-processing, and no component is narrower than a bin of it.
@@ -157,6 +157,28 @@ class Line(Marked):
 
 
 @dataclasses.dataclass(frozen=True)
+class Circle(Marked):
+    """A cyclic number as the cosine and the sine of its angle, so that both ends of the cycle are neighbours."""
+
+    kind: ClassVar[str] = "circle"
+
+    @property
+    def _block(self) -> Block:
+        return Block("tanh", 2)
+
+    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
+        missing = np.isnan(positions)
+        angles = 2 * np.pi * np.where(missing, 0.0, positions)
+        return np.c_[
+            self._mark(missing), np.where(missing, 0.0, np.cos(angles)), np.where(missing, 0.0, np.sin(angles))
+        ]
+
+    def decode(self, features: Features) -> tuple[Codes, Positions]:
+        angles = np.arctan2(features[:, -1].astype(float), features[:, -2].astype(float))
+        return self._to_codes(self._snap(np.mod(angles / (2 * np.pi), 1.0)), self._is_marked(features))
+
+
+@dataclasses.dataclass(frozen=True)
 class Bits(Marked):
     """An integer of few values, counted from its lower bound, as bits: the most significant first."""
 
@@ -233,8 +255,8 @@ class Modes(Number):
         return logs / logs.sum(axis=1, keepdims=True)
 
 
-ColumnLayout = OneHot | Line | Bits | Modes
-KINDS: dict[str, type[ColumnLayout]] = {cls.kind: cls for cls in (OneHot, Line, Bits, Modes)}
+ColumnLayout = OneHot | Line | Circle | Bits | Modes
+KINDS: dict[str, type[ColumnLayout]] = {cls.kind: cls for cls in (OneHot, Line, Circle, Bits, Modes)}
 
 
 def _index(positions: Positions, whole: int) -> np.ndarray:
@@ -346,6 +368,8 @@ def _column_layout(
         return OneHot(size)
     few = scale.whole is not None and scale.whole <= FEW
     number = (scale.edges, scale.whole, scale.nullable)
+    if features == "typed" and scale.cyclic:
+        return Circle(*number)
     if features == "typed":
         return Bits(*number) if few else Line(*number)
     if few:

@@ -21,6 +21,7 @@ from jaxtyping import Bool
 from understudy.encoding.arrow import as_numbers, bound_numbers, optional_number
 from understudy.encoding.locations import Located, location_steps
 from understudy.encoding.ordered import rank_steps
+from understudy.encoding.parts import part_steps
 from understudy.encoding.steps import (
     MOST,
     Arrays,
@@ -229,7 +230,7 @@ def reexpress(schema: Schema) -> Reexpression:
 
 
 def _reexpress(schema: Schema) -> Reexpression:
-    declared = (*location_steps(schema), *rank_steps(schema))
+    declared: tuple[Step, ...] = (*location_steps(schema), *rank_steps(schema), *part_steps(schema))
     if not schema.rules and not declared:
         return Reexpression(
             schema, dataclasses.replace(schema, locations=()) if schema.locations else schema, (), (), ()

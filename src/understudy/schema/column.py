@@ -23,13 +23,17 @@ OTHER = "other"
 MAX_DECIMALS = 15
 """More digits are those of a binary fraction, not a precision."""
 
-_REQUIRED = ("kind", "nullable", "drop", "per_unit", "closed", "ordinal")
+PARTS = ("month", "weekday", "hour")
+"""The parts of a datetime that can be modelled as columns of their own. Dates have the first two."""
+
+_REQUIRED = ("kind", "nullable", "drop", "per_unit", "closed", "ordinal", "cyclic")
 
 _APPLIES_TO = {
     "format": ("datetime", "date", "boolean"),
     "decimals": ("real",),
     "categories": ("categorical",),
     "bounds": BOUNDED,
+    "parts": ("datetime", "date"),
 }
 """The kinds that a key is for; absent: all."""
 
@@ -80,6 +84,12 @@ class Column:
     bounds: tuple[Bound, Bound] | None = None
     """Of an integer, real, datetime or date column: lower and upper bound. None: estimated privately."""
 
+    cyclic: bool = False
+    """Of an integer or real column: whether the upper bound is followed by the lower one, as for hours 0 to 23."""
+
+    parts: tuple[str, ...] | None = None
+    """Of a datetime or date: the parts that are modelled as columns of their own, of `PARTS`. Needs bounds."""
+
     missing: tuple[str | int | float, ...] | None = None
     """Words and numbers that stand for a missing value, such as "unknown" or 99: they are read as null."""
 
@@ -110,6 +120,8 @@ class Column:
             "ordinal": self._check_ordinal,
             "closed": self._check_closed,
             "bounds": self._check_bounds,
+            "cyclic": self._check_cyclic,
+            "parts": self._check_parts,
             "missing": self._check_missing,
         }
         for key, check in checks.items():
@@ -238,6 +250,25 @@ class Column:
         if ordinal and self.unknown is None:
             object.__setattr__(self, "closed", True)  # "other" has no place in an order
         return ordinal
+
+    def _check_cyclic(self, cyclic: object) -> object:
+        _check_flag(cyclic)
+        if cyclic and (self.kind not in ("integer", "real") or self.bounds is None):
+            raise SchemaError("only for kind integer or real with bounds, which are one whole cycle. Declare bounds.")
+        return cyclic
+
+    def _check_parts(self, parts: object) -> tuple[str, ...]:
+        allowed = PARTS if self.kind == "datetime" else PARTS[:2]
+        if isinstance(parts, str) or not isinstance(parts, Iterable) or not (listed := tuple(parts)):
+            raise SchemaError(f'expected a list such as ["weekday"], found {format_value(parts)}.')
+        for part in listed:
+            if part not in allowed:
+                raise SchemaError(f"expected parts among {', '.join(allowed)}; found {format_value(part)}.")
+        if len(set(listed)) < len(listed):
+            raise SchemaError(f"{format_list(listed)}: a part is listed more than once. Keep one.")
+        if self.bounds is None:
+            raise SchemaError("needs bounds. Declare them, or remove parts.")
+        return listed
 
     def _check_missing(self, missing: object) -> tuple[Category, ...]:
         if isinstance(missing, (str, Mapping, Set)) or not isinstance(missing, Iterable):

@@ -227,6 +227,9 @@ class NumericDomain:
 
     nullable: bool = False
 
+    cyclic: bool = False
+    """Whether the upper bound is followed by the lower one."""
+
     @property
     def edges(self) -> tuple[float, ...]:
         """The edges of the bins."""

@@ -159,6 +159,8 @@ _COMMENTS = {
     "format": "how text files write it",
     "decimals": "digits after the decimal point in text files",
     "bounds": "declared public",
+    "cyclic": "declared public: the upper bound is followed by the lower one",
+    "parts": "modelled as columns of their own",
     "categories": "declared public",
     "ordinal": "declared public: the categories are listed in their order",
     "unknown": "what undeclared values become",

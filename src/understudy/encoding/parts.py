@@ -1,0 +1,146 @@
+"""Dates and times modelled by their parts: month, weekday and hour as cyclic columns, beside what they leave open."""
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Int
+
+from understudy.encoding.arrow import as_numbers, bound_numbers, from_numbers
+from understudy.encoding.steps import Arrays, Rows, Scale
+from understudy.schema import Column, Schema
+
+SECOND, DAY = 1_000_000, 86_400_000_000
+"""In microseconds."""
+MONDAY = 3
+"""1970-01-01 was a Thursday: three days later than a Monday."""
+
+Numbers = Int[np.ndarray, " rows"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """A date or datetime as columns for its parts. Times are exact to the second; with a zone they are in UTC.
+
+    A month comes with a year and a day, or, beside a weekday, with the number of that weekday in the month; a weekday
+    alone with a week; an hour with the seconds within it. Only the first of these columns decides about nulls.
+    """
+
+    column: Column
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (self.column.name,)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        return self.column.parts or ()
+
+    @property
+    def _ranges(self) -> dict[str, tuple[int, int]]:
+        """The name and the bounds of each part."""
+        first, last = (int(number) for number in bound_numbers(self.column))
+        if self.column.kind == "datetime":
+            first, last = first // DAY, last // DAY
+        found: dict[str, tuple[int, int]] = {}
+        if "month" in self._named:
+            years = np.array([first, last]).astype("datetime64[D]").astype("datetime64[Y]").astype(int) + 1970
+            found |= {"year": (int(years[0]), int(years[1])), "month": (1, 12)}
+            found |= {"weekday": (0, 6), "week of month": (0, 4)} if "weekday" in self._named else {"day": (1, 31)}
+        elif "weekday" in self._named:
+            found |= {"week": ((first + MONDAY) // 7, (last + MONDAY) // 7), "weekday": (0, 6)}
+        else:
+            found["days"] = (first, last)
+        if self.column.kind == "datetime":
+            found |= {"hour": (0, 23), "second": (0, 3599)} if "hour" in self._named else {"second": (0, 86_399)}
+        return found
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        return tuple(
+            Column(
+                name=self._name(part),
+                kind="integer",
+                bounds=(lower, max(upper, lower + 1)),
+                nullable=self.column.nullable,
+                per_unit=self.column.per_unit,
+                cyclic=part in ("month", "weekday", "hour"),
+            )
+            for part, (lower, upper) in self._ranges.items()
+        )
+
+    def _name(self, part: str) -> str:
+        return f"{self.column.name} ({part})"
+
+    def clean(self, rows: Rows) -> Arrays:
+        return {self.column.name: Scale(self.column).write(*Scale(self.column).read(rows))}
+
+    def express(self, rows: Rows) -> Arrays:
+        numbers, known = Scale(self.column).read(rows)
+        values = self._split(numbers)
+        null = ~known & self.column.nullable
+        return {
+            self._name(part): from_numbers(np.where(null, 0, values[part]), null, "integer") for part in self._ranges
+        }
+
+    def restore(self, rows: Rows) -> Arrays:
+        read = {p: as_numbers(pa.chunked_array([rows[self._name(p)]]), "integer") for p in self._ranges}
+        known = next(iter(read.values()))[1]
+        values = {
+            part: np.clip(np.where(has, numbers, self._ranges[part][0]), *self._ranges[part])
+            for part, (numbers, has) in read.items()
+        }
+        return {self.column.name: Scale(self.column).write(self._inside(self._join(values)), known)}
+
+    def _split(self, numbers: Numbers) -> dict[str, Numbers]:
+        days, seconds = numbers, np.zeros_like(numbers)
+        if self.column.kind == "datetime":
+            days, seconds = numbers // DAY, numbers % DAY // SECOND
+        dates = days.astype("datetime64[D]")
+        months = dates.astype("datetime64[M]")
+        day = (dates - months.astype("datetime64[D]")).astype(np.int64)
+        return {
+            "days": days,
+            "year": months.astype("datetime64[Y]").astype(np.int64) + 1970,
+            "month": months.astype(np.int64) % 12 + 1,
+            "day": day + 1,
+            "week of month": day // 7,
+            "week": (days + MONDAY) // 7,
+            "weekday": (days + MONDAY) % 7,
+            "hour": seconds // 3600,
+            "second": seconds % 3600 if "hour" in self._named else seconds,
+        }
+
+    def _join(self, values: dict[str, Numbers]) -> Numbers:
+        if "month" in values:
+            months = ((values["year"] - 1970) * 12 + values["month"] - 1).astype("datetime64[M]")
+            first = months.astype("datetime64[D]").astype(np.int64)
+            last = (months + 1).astype("datetime64[D]").astype(np.int64) - 1
+            if "day" in values:
+                days = np.minimum(first + values["day"] - 1, last)
+            else:
+                days = first + (values["weekday"] - first - MONDAY) % 7 + 7 * values["week of month"]
+                days = np.where(days > last, days - 7, days)  # not every month has a fifth one
+        elif "week" in values:
+            days = values["week"] * 7 - MONDAY + values["weekday"]
+        else:
+            days = values["days"]
+        if self.column.kind == "date":
+            return days
+        return days * DAY + (values.get("hour", 0) * 3600 + values["second"]) * SECOND
+
+    def _inside(self, numbers: Numbers) -> Numbers:
+        """In the first and last week, a week later or earlier where only that is inside the bounds."""
+        lower, upper = bound_numbers(self.column)
+        week = 7 * (1 if self.column.kind == "date" else DAY)
+        numbers = np.where((numbers < lower) & (numbers + week <= upper), numbers + week, numbers)
+        return np.where((numbers > upper) & (numbers - week >= lower), numbers - week, numbers)
+
+
+def part_steps(schema: Schema) -> tuple[Parts, ...]:
+    """One step for each column with parts. The target stays as it is."""
+    return tuple(Parts(column) for column in schema.modelled if column.parts and column.name != schema.target)
