@@ -18,11 +18,12 @@ from understudy.errors import BudgetExceeded
 from understudy.privacy.clipping import noise_multiplier_beside_counts
 from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.events import DiscreteLaplace, Gaussian, SubsampledGaussian
+from understudy.privacy.held import train_units
 from understudy.privacy.langevin import ChargedUpdates, Law, Stage, step_parameters
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.noise import NoiseSource, fine_steps
 from understudy.privacy.pate import ChargedVotes, assign_teachers, partition_by_teacher, vote_stddev
-from understudy.privacy.rows import PrivateRows, RowEncoder, arrange_units
+from understudy.privacy.rows import PrivateRows, RowEncoder
 from understudy.privacy.sampling import round_sampling_rate
 
 E = TypeVar("E")
@@ -117,7 +118,7 @@ def charge_dpsgd(
         noise_multiplier = noise_multiplier_beside_counts(noise_multiplier, counts.num_groups, counts.stddev)
     check_query(rows, query, ledger)
     ledger.charge(query)
-    units = arrange_units(rows, rows._encoded(layout, ledger))
+    units = train_units(rows, layout, ledger)
     count_stddev = None if counts is None else counts.stddev
     return ChargedSteps(
         units, jnp.asarray(noise_multiplier, jnp.float32), event.sampling_rate, event.steps, count_stddev
@@ -148,7 +149,7 @@ def charge_langevin(
         check_query(rows, query, ledger)
     for query in queries:
         ledger.charge(query)
-    units = arrange_units(rows, rows._encoded(layout, ledger))
+    units = train_units(rows, layout, ledger)
     least, multipliers = 0.0, [0.0] * len(schedule)
     if ledger.guarantee.is_private:
         of_updates = np.repeat([event.noise_multiplier for event in events], [event.steps for event in events])

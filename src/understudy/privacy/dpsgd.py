@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from understudy.errors import BudgetExceeded
 from understudy.privacy.clipping import Clip, NoisySum, RowLoss, add_noise, check_network, clipped_sum, unit_loss
+from understudy.privacy.held import HeldUnits
 from understudy.privacy.rows import PrivateUnits, PublicUnits
 from understudy.privacy.sampling import Batches, chunk_size, num_slots, poisson_batches, sum_over_batch
 from understudy.privacy.sums import Fixed
@@ -28,7 +29,7 @@ FakesFn = Callable[[PRNGKeyArray, int], Float[Array, "rows features"]]
 class ChargedSteps(eqx.Module):
     """Gradient steps that were charged: private units, and how they must be queried. Opaque, and a pytree."""
 
-    _units: PrivateUnits
+    _units: PrivateUnits | HeldUnits
     _noise_multiplier: Float[Array, ""]
     sampling_rate: float = eqx.field(static=True)
     num_steps: int = eqx.field(static=True)
@@ -73,14 +74,22 @@ def sample_batches(
         raise BudgetExceeded(
             f"{end} steps were requested, but only {steps.num_steps} were charged. This query was not made."
         )
-    units = steps._units._present if isinstance(steps, ChargedSteps) else steps.units.present
-    return poisson_batches(
+    batches = poisson_batches(
         keys,
-        len(units),
+        _num_units(steps),
         sampling_rate=steps.sampling_rate,
         chunk=chunk_size(batch_size, chunk),
         slots=num_slots(batch_size),
     )
+    if isinstance(steps, ChargedSteps) and isinstance(steps._units, HeldUnits):
+        return batches.carrying(steps._units._take(batches._indices, keys))
+    return batches
+
+
+def _num_units(steps: ChargedSteps | PublicSteps) -> int:
+    if isinstance(steps, PublicSteps):
+        return len(steps.units.present)
+    return steps._units._num_units if isinstance(steps._units, HeldUnits) else len(steps._units._present)
 
 
 def noisy_gradient(
@@ -103,7 +112,8 @@ def noisy_gradient(
     more than the charged steps are made.
     """
     sum_key, noise_key = jax.random.split(key)
-    units = (charged._units._rows, charged._units._present)
+    held = charged._units
+    units = None if isinstance(held, HeldUnits) else (held._rows, held._present)
     exact_sum, exact_within = _exact_sum(loss, network, units, clip, batch, fakes_fn, sum_key)
     return add_noise(
         exact_sum,
@@ -133,7 +143,7 @@ def public_gradient(
 def _exact_sum(
     loss: RowLoss,
     network: PyTree,
-    units: tuple[Array, Array],
+    units: tuple[Array, Array] | None,
     clip: Clip,
     batch: Batches,
     fakes_fn: FakesFn | None,

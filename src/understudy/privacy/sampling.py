@@ -46,13 +46,19 @@ class Batches(eqx.Module):
 
     _indices: Int[Array, "*steps chunks chunk"]
     _taken: Bool[Array, "*steps chunks chunk"]
+    _units: PyTree | None = None
+    """The units themselves, arrays of "*steps chunks chunk ...", where they are not taken from all units."""
 
     def __repr__(self) -> str:
         return "Batches(...)"  # shapes would reveal the number of units
 
     def __getitem__(self, at: int | slice) -> "Batches":
         """Of some steps along the first axis."""
-        return Batches(self._indices[at], self._taken[at])
+        return jax.tree_util.tree_map(lambda array: array[at], self)
+
+    def carrying(self, units: PyTree) -> "Batches":
+        """The same batches with their units."""
+        return Batches(self._indices, self._taken, units)
 
 
 def round_sampling_rate(rate: float) -> float:
@@ -111,29 +117,38 @@ def poisson_batches(
 
 def sum_over_batch(
     part: Callable[[PyTree, Bool[Array, " chunk"], PRNGKeyArray], Total],
-    units: PyTree,
+    units: PyTree | None,
     batch: Batches,
     key: PRNGKeyArray,
 ) -> Total:
-    """Adds up `part` over the chunks of one batch: a chunk of units, which of them are taken, and a key of its own."""
+    """Adds up `part` over the chunks of one batch: a chunk of units, which of them are taken, and a key of its own.
 
-    def chunk_sum(number: int | Array, at: Array, taken: Array) -> Total:
-        rows = jax.tree_util.tree_map(lambda array: take_rows(array, at), units)
-        return part(rows, taken, jax.random.fold_in(key, number))
+    The units of a batch are taken from `units`, unless it carries them.
+    """
 
-    def more(total: Total, chunk: tuple[Array, Array, Array]) -> tuple[Total, None]:
+    def chunk_sum(number: int | Array, chunk: Batches) -> Total:
+        if chunk._units is None:
+            rows = jax.tree_util.tree_map(lambda array: take_rows(array, chunk._indices), units)
+        else:
+            rows = jax.tree_util.tree_map(_widen, chunk._units)
+        return part(rows, chunk._taken, jax.random.fold_in(key, number))
+
+    def more(total: Total, chunk: tuple[Array, Batches]) -> tuple[Total, None]:
         return add_totals(total, chunk_sum(*chunk)), None
 
-    total = chunk_sum(0, batch._indices[0], batch._taken[0])
+    total = chunk_sum(0, batch[0])
     if len(batch._indices) == 1:
         return total
-    return jax.lax.scan(more, total, (jnp.arange(1, len(batch._indices)), batch._indices[1:], batch._taken[1:]))[0]
+    return jax.lax.scan(more, total, (jnp.arange(1, len(batch._indices)), batch[1:]))[0]
 
 
 def take_rows(rows: Array, at: Int[Array, " chunk"]) -> Array:
     """The rows at these indices. Codes, which are held in as few bytes as they need, become 32-bit integers."""
-    taken = jnp.take(rows, at, axis=0, mode="clip")
-    return taken.astype(jnp.int32) if jnp.issubdtype(taken.dtype, jnp.unsignedinteger) else taken
+    return _widen(jnp.take(rows, at, axis=0, mode="clip"))
+
+
+def _widen(rows: Array) -> Array:
+    return rows.astype(jnp.int32) if jnp.issubdtype(rows.dtype, jnp.unsignedinteger) else rows
 
 
 Indices = tuple[Int[Array, "draws capacity"], Bool[Array, "draws capacity"], Int[Array, ""]]
