@@ -16,6 +16,7 @@ from understudy.evaluation import (
     cells,
     geometry,
     learning,
+    locations,
     marginals,
     pmse,
     regression,
@@ -234,6 +235,23 @@ def _gaussians(comparison: Comparison, synthetic: EncodedTable, table: pa.Table)
     return no_scores("gaussians", why, Status.NOT_APPLICABLE)
 
 
+def _has_locations(comparison: Comparison) -> bool:
+    return any(not location.drop for location in comparison.schema.locations)
+
+
+def _locations(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
+    """The points of all locations of the schema; as many as real rows are held out, where the effort matches sizes."""
+    if not _has_locations(comparison):
+        why = 'The schema declares no location (kind = "location").'
+        return no_scores("locations", why, Status.NOT_APPLICABLE)
+    named = [location for location in comparison.schema.locations if not location.drop]
+    most = comparison.compared_rows
+    cut = table if most is None else table.slice(0, most)
+    real = {each.name: locations.known_points(each, comparison.train, comparison.table) for each in named}
+    fake = {each.name: locations.known_points(each, comparison.cut(synthetic), cut) for each in named}
+    return locations.location_scores(comparison.schema, real, fake)
+
+
 def _correlations(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
     """Differences over tables of limited size, for comparison; dependences over as many rows as time allows."""
     found = associations.correlations(comparison.sample, comparison.cut(synthetic))
@@ -437,5 +455,6 @@ GROUPS = (
     _row_group("inception", _inception),
     dataclasses.replace(_row_group("gaussians", _gaussians), applies=_has_two_real_columns),
     _row_group("closest_record", _closest_record),
+    dataclasses.replace(_row_group("locations", _locations), cut=True, applies=_has_locations),
 )
 """In the order of the catalogue."""

@@ -17,6 +17,7 @@ from understudy.privacy.ledger import Statement
 from understudy.report import (
     chart_sections,
     disclosure_section,
+    map_section,
     rules_section,
     score_sections,
     summary_section,
@@ -92,6 +93,8 @@ def render(
     if rules := rules_section.section(card, methods):  # without rules it is not absent: there is nothing to show
         after = [key for key, *_ in sections].index("findings") + 1
         sections.insert(after, ("rules", "Rules", rules))
+    if maps := map_section.section(card, methods):  # the same without locations
+        sections.insert([key for key, *_ in sections].index("all"), ("maps", "Maps", maps))
     if disclosed := disclosure_section.section(card, methods):
         sections.append(("disclosure", "Disclosure", disclosed))
     sections.append(("settings", "Settings and notes", _settings(card, absent)))
