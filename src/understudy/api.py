@@ -135,11 +135,12 @@ def fit(
     progress: ShowProgress = None,
     checkpoint: "str | os.PathLike[str] | None" = None,
     resume: bool = False,
+    engine: str = "local",
 ) -> Release:
     """A release of this table under this guarantee.
 
-    `table` is a pandas, polars or Arrow frame, or the path of a file; `method` a synthesizer or its expression. Give
-    `epsilon`, and `delta` to set it as well, or the same as `guarantee=Guarantee(epsilon, delta)`.
+    `table` is a pandas, polars, Arrow or Spark frame, or the path of a file; `method` a synthesizer or its expression.
+    Give `epsilon`, and `delta` to set it as well, or the same as `guarantee=Guarantee(epsilon, delta)`.
 
     `schema` is a `Schema`, a dict of its sections or the path of its file. Without one the kinds are drafted from the
     table's types and everything else is estimated privately.
@@ -154,6 +155,9 @@ def fit(
     With a declared schema the synthetic columns have the types of the declared kinds. With `keep_types` they have the
     types of the columns of `table`, which are then treated as public: the certificate says so. `reading` states
     what a text file or workbook does not: its encoding, its decimal mark, whether it has a header, the sheet.
+
+    With `engine="spark"` (or `"spark://host:port"`) a Spark cluster reads a folder of Parquet files and counts; a Spark
+    DataFrame is always counted there. Rows then stay on the cluster, so methods that train on rows are refused.
 
     `checkpoint` names a folder in which the run keeps the secret of its noise and the state of its training: if it is
     killed, the same call with `resume=True` continues to the same release. Saving the release deletes the folder;
@@ -176,7 +180,9 @@ def fit(
     with open_progress(progress, "fitting") as report:
         options = FitOptions(method, wanted, binning or Binning(), seed, public, checkpoint, resume, report, _tell)
         declared = None if schema is None else as_schema(schema)
-        data = read_private_table(table, declared, target=target, keep_types=keep_types, reading=reading)
+        data = read_private_table(
+            table, declared, target=target, keep_types=keep_types, reading=reading, engine=engine
+        )
         release = fit_table(data, options)
     _warn(_run_warnings(release))
     return release
@@ -268,7 +274,10 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
     if options.progress is not None:
         options.progress(0.0, "encoding the table")
 
-    with _open_checkpoint(data, options, run, express(synthesizer), public) as checkpoint:
+    with (
+        contextlib.closing(data.table),
+        _open_checkpoint(data, options, run, express(synthesizer), public) as checkpoint,
+    ):
         if checkpoint is not None and checkpoint.is_finished:  # not computed again: the arithmetic could differ
             return dataclasses.replace(Release.load(checkpoint.folder), checkpoint=checkpoint)
         noise = noise_source(options.seed, None if checkpoint is None else checkpoint.secret)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from understudy.errors import ConfigError, SchemaError, UnderstudyError
+from understudy.privacy.spark import SparkBatches
 from understudy.privacy.table import PrivateTable, PublicTable
 from understudy.schema import Schema, match_columns
 from understudy.settings import settings_of
@@ -32,9 +33,10 @@ from understudy.tables import (
     source_id,
     stream_table,
 )
+from understudy.tables.spark import is_spark_engine, is_spark_frame, open_spark_table
 
 PrivateSource: TypeAlias = "Frame | str | os.PathLike[str]"
-"""A pandas, polars or Arrow frame, or the path of a file or database table."""
+"""A pandas, polars, Arrow or Spark frame, or the path of a file or database table."""
 PublicSource: TypeAlias = "Frame | str | os.PathLike[str] | Callable[[], Frame]"
 """A frame, the path of a file, or a function that returns a frame, such as a simulator."""
 
@@ -63,12 +65,16 @@ def read_private_table(
     target: str | None = None,
     keep_types: bool = False,
     reading: ReadOptions | None = None,
+    engine: str = "local",
 ) -> TableToFit:
     """Reads a table by its schema, or drafts one from its types.
 
     With a declared schema the rows are read batch by batch, whenever a query needs them. They are read once here, so
-    that a damaged file is refused before anything is charged.
+    that a damaged file is refused before anything is charged. With the engine `spark`, or if `table` is a Spark
+    DataFrame, the tasks of a cluster read them.
     """
+    if is_spark_engine(engine) or is_spark_frame(table):
+        return _read_on_spark(table, schema, target=target, keep_types=keep_types, engine=engine)
     streamed = None if schema is None else stream_table(table, schema=schema, keep_types=keep_types, reading=reading)
     batches: pa.Table | TableStream
     if schema is None or streamed is None:
@@ -82,11 +88,27 @@ def read_private_table(
     match_columns(schema, batches.column_names)
     if isinstance(batches, TableStream):
         batches.check()
+    _require_columns(schema)
+    return TableToFit(PrivateTable(batches), schema, origin, keep_types, source_id(table))
+
+
+def _read_on_spark(
+    table: object, schema: Schema | None, *, target: str | None, keep_types: bool, engine: str
+) -> TableToFit:
+    opened, origin = open_spark_table(table, schema, engine=engine, keep_types=keep_types)
+    assert schema is not None, "refused without one"
+    _require_columns(schema)
+    batches = SparkBatches(opened.frame, opened.empty).map(opened.convert)
+    batches.check()
+    schema = schema if target is None else schema.with_target(target)
+    return TableToFit(PrivateTable(batches), schema, origin, keep_types, source_id(table))
+
+
+def _require_columns(schema: Schema) -> None:
     if not schema.modelled:
         raise SchemaError(
             "The schema leaves no column to model: all are ids, text or dropped. Declare another kind for at least one."
         )
-    return TableToFit(PrivateTable(batches), schema, origin, keep_types, source_id(table))
 
 
 def read_public_table(

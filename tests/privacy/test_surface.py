@@ -74,6 +74,7 @@ HANDLES = {
     "PrivateGraph",
     "PrivateRows",
     "PrivateTable",
+    "SparkBatches",
     "Teachers",
 }
 """Types of private rows, of what was charged for them, and of what charges: for annotations and `isinstance` only."""
@@ -81,6 +82,7 @@ HANDLES = {
 MADE_IN = {
     "Ledger": {"pipeline.py", "graphs/fit.py"},  # where every run starts
     "PrivateTable": {"sources.py", "graphs/fit.py", "learners/sklearn.py"},  # where private tables are read
+    "SparkBatches": {"sources.py"},
 }
 """Where a handle may be constructed nevertheless."""
 

@@ -109,6 +109,14 @@ KeepTypes = Annotated[
         "public, and the certificate says so.",
     ),
 ]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help="Where rows are read and counted: local, spark (all cores of this machine, or as spark-submit says), or "
+        "spark://HOST:PORT. SOURCE is then a folder of Parquet files, and rows stay on the cluster.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors and privacy warnings only.")]
 Terse = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no hints.")]
 JsonFile = Annotated[str | None, typer.Option("--json", help="Also write JSON to this file; '-' for standard output.")]
@@ -196,6 +204,7 @@ class FitCommand:
     seed: Seed = None
     public: Public = None
     keep_types: KeepTypes = False
+    engine: Engine = "local"
     resume: Resume = False
     force: Force = False
     quiet: Quiet = False
@@ -203,6 +212,11 @@ class FitCommand:
 
     def __post_init__(self) -> None:
         read_guarantee(self.epsilon, self.delta, self.not_private)  # refused before anything else is checked
+        if self.engine != "local" and self.split is not None:
+            raise ConfigError(
+                "--split cannot hold out rows that stay on a cluster. Split the table there first, by its unit, "
+                "and leave --split out."
+            )
 
     def fit_into(self, folder: Path, out: str | None = None) -> "Release":
         """Fits, and saves the release in this folder. What can be refused is refused before anything is read.
@@ -243,7 +257,12 @@ class FitCommand:
                     synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress, tell
                 )
                 data = read_private_table(
-                    self.source, schema, target=self.target, keep_types=self.keep_types, reading=self.reading
+                    self.source,
+                    schema,
+                    target=self.target,
+                    keep_types=self.keep_types,
+                    reading=self.reading,
+                    engine=self.engine,
                 )
                 decimal = None if self.reading is None else self.reading.decimal
                 note_on_decimals(data.origin.delimiter, schema, decimal, quiet=self.quiet)

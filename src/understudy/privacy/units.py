@@ -60,7 +60,7 @@ def _rank_in_runs(ordered: np.ndarray) -> np.ndarray:
     return np.arange(len(ordered)) - np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
 
 
-def content_hashes(rows: pa.Table, unit: str, columns: Sequence[str]) -> UInt64[np.ndarray, "2 rows"]:
+def content_hashes(rows: pa.Table, unit: str | None, columns: Sequence[str]) -> UInt64[np.ndarray, "2 rows"]:
     """A number of 128 bits for each row, from its unit id and its values in these columns; the low half first. It gives
     the order of the rows of a unit.
 
@@ -70,7 +70,8 @@ def content_hashes(rows: pa.Table, unit: str, columns: Sequence[str]) -> UInt64[
     """
     state = np.empty((2, rows.num_rows), dtype=np.uint64)
     state[:] = [[1], [2]]
-    for values in [_plain_ids(rows.column(unit)), *(rows.column(name) for name in columns)]:
+    ids = [] if unit is None else [_plain_ids(rows.column(unit))]
+    for values in [*ids, *(rows.column(name) for name in columns)]:
         known, bits = _bits_of(values)
         state = _mix(state ^ np.where(known, bits, _mix(state)))
     return state

@@ -1,0 +1,155 @@
+"""Tables of Apache Spark: a DataFrame, or a folder of Parquet files that a cluster reads.
+
+Here rows are only described: which columns, in which types, and by which rules each batch is read. They are read in the
+tasks of the cluster (`privacy/spark.py`), by the same rules as everywhere, row by row.
+"""
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from understudy.errors import ConfigError, SchemaError, TableError
+from understudy.schema import Schema, match_columns
+from understudy.tables.cast import conform, normalize, output_schema
+from understudy.tables.location import TableLocation, require_names
+from understudy.tables.origin import Origin
+from understudy.tables.parquet_folders import folder_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ENGINES = "local, spark, or the address of a cluster: spark://host:port"
+
+
+class SparkTable(NamedTuple):
+    """A table on a cluster, in the columns that its schema uses."""
+
+    frame: "DataFrame"
+    empty: pa.Table
+    """The table without its rows, as Spark hands it to a task."""
+    convert: Callable[[pa.Table], pa.Table]
+    """From a batch of rows in the types of Spark to those of the schema, row by row."""
+
+
+def is_spark_frame(source: object) -> bool:
+    """Whether this is a Spark DataFrame. Does not import Spark.
+
+    >>> is_spark_frame(pa.table({}))
+    False
+    """
+    classes = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(source).__mro__]
+    return any(re.fullmatch(r"pyspark\.sql\.(connect\.)?dataframe\.DataFrame", name) for name in classes)
+
+
+def is_spark_engine(engine: str) -> bool:
+    """Whether an engine is Spark; refuses one that is unknown.
+
+    >>> is_spark_engine("local"), is_spark_engine("spark"), is_spark_engine("spark://node1:7077")
+    (False, True, True)
+    """
+    if engine == "local":
+        return False
+    if engine == "spark" or re.fullmatch(r"spark://\S+", engine):
+        return True
+    raise ConfigError(f"Expected an engine ({ENGINES}), found {engine!r}.")
+
+
+def open_spark_table(
+    source: object, schema: Schema | None, *, engine: str = "spark", keep_types: bool = False
+) -> tuple[SparkTable, Origin]:
+    """A Spark DataFrame, or a Parquet file or folder that Spark reads, by a declared schema."""
+    if schema is None:
+        raise SchemaError(
+            "A table on Spark needs a declared schema: kinds are not drafted there. Write one, for example from a small"
+            " sample that may be seen: understudy schema draft."
+        )
+    if isinstance(source, str | os.PathLike):
+        frame, where, library = _read_parquet(os.fspath(source), engine), str(source), "file"
+    elif is_spark_frame(source):
+        frame, where, library = source, "The Spark DataFrame", "pyarrow"  # type: ignore[assignment]
+    else:
+        raise ConfigError(
+            f"--engine {engine} reads a folder of Parquet files or a Spark DataFrame, found"
+            f" {type(source).__qualname__}. Use the engine local."
+        )
+    require_names(frame.columns, where)
+    match_columns(schema, frame.columns)
+    used = [name for name in frame.columns if name == schema.unit or (name in schema and schema[name].modelled)]
+    own = _arrow_types(frame)
+    plain = [f"c{at}" for at in range(len(used))]  # Spark's Arrow functions refuse names with dots
+    chosen = frame.selectExpr(*[f"{_quoted(name)} as {short}" for name, short in zip(used, plain, strict=True)])
+    types = pa.schema([own.field(name).with_name(short) for name, short in zip(used, plain, strict=True)])
+    convert = functools.partial(_conform, names=used, schema=schema)
+    whole = conform(normalize(own.empty_table()), schema).schema
+    origin = Origin.of(output_schema(own, whole, schema, keep_types=keep_types), library)
+    return SparkTable(chosen, types.empty_table(), convert), origin
+
+
+def _conform(batch: pa.Table, names: Sequence[str], schema: Schema) -> pa.Table:
+    return conform(normalize(batch.rename_columns(names)), schema)
+
+
+def _quoted(name: str) -> str:
+    """A column name for Spark, which reads a dot as the way into a struct."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _arrow_types(frame: "DataFrame") -> pa.Schema:
+    try:
+        return frame.limit(0).toArrow().schema
+    except Exception as error:
+        raise TableError(
+            f"The types of the Spark DataFrame cannot be found ({type(error).__name__}). Columns of other types than"
+            " text, numbers, dates and times must be dropped from it first."
+        ) from None
+
+
+# ------------------------------------------------------------------------------------------------------------- sessions
+
+
+def _read_parquet(path: str, engine: str) -> "DataFrame":
+    """Columns that are named by folders (`year=2020/`) are text, as they are where Spark does not read them."""
+    location = TableLocation.parse(path)
+    if location.suffix != ".parquet":
+        raise TableError(f"{path}: Spark reads Parquet alone here. Write it as Parquet, or use the engine local.")
+    if not location.path.exists():
+        raise TableError(f"{path} does not exist. Check the path.")
+    if location.is_folder:
+        folder_files(location.path)  # refuses what is not a plain folder of Parquet files
+    spark = open_session(engine)
+    setting = "spark.sql.sources.partitionColumnTypeInference.enabled"
+    before = spark.conf.get(setting)
+    try:
+        spark.conf.set(setting, "false")
+        return spark.read.parquet(location.path.resolve().as_uri())
+    except Exception as error:
+        raise TableError(f"Spark cannot read {path} as Parquet ({type(error).__name__}). Check the files.") from None
+    finally:
+        spark.conf.set(setting, before or "true")
+
+
+def open_session(engine: str) -> "SparkSession":
+    """The session that exists, or a new one: at this address, or by default with all cores of this machine."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise ConfigError("Spark is not installed. Install it: pip install 'understudy[spark]' and Java 17.") from None
+    active = SparkSession.getActiveSession()
+    if active is not None and engine == "spark":
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks on this machine use this environment
+    builder = SparkSession.builder.appName("understudy")
+    if engine != "spark":
+        builder = builder.master(engine)
+    try:
+        return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    except Exception as error:
+        raise ConfigError(
+            f"Spark cannot be started ({type(error).__name__}). It needs Java 17 or later on the PATH (Debian: apt"
+            " install default-jre-headless), and an address that answers."
+        ) from None
