@@ -4,8 +4,9 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.docs
 CLUSTER_STAMP := .venv/.cluster
+SPARK_STAMP := .venv/.spark
 
-.PHONY: setup demo test long-test check docs docs-test audit-test cluster-test notebooks bench slow clean
+.PHONY: setup demo test long-test check docs docs-test audit-test cluster-test spark-test notebooks bench slow clean
 
 setup: $(STAMP)
 
@@ -22,6 +23,10 @@ $(DOCS_STAMP): $(STAMP)
 $(CLUSTER_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --group cluster
 	touch $(CLUSTER_STAMP)
+
+$(SPARK_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --group spark
+	touch $(SPARK_STAMP)
 
 demo: $(STAMP)
 	$(BIN)/understudy demo
@@ -60,6 +65,10 @@ audit-test: $(STAMP)
 # A local Ray cluster of two workers, and a local MLflow server.
 cluster-test: $(CLUSTER_STAMP)
 	$(BIN)/python -m pytest -q -m "cluster or tracking" tests/benchmark --durations 5
+
+# A local Spark of two cores; without Java the tests are skipped.
+spark-test: $(SPARK_STAMP)
+	$(BIN)/python -m pytest -q -m spark tests/privacy/test_spark.py -rs --durations 5
 
 # Needs no data. Run it again to resume; the other suites: understudy benchmark suites.
 bench: $(STAMP)

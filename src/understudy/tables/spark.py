@@ -77,6 +77,7 @@ def open_spark_table(
             f"--engine {engine} reads a folder of Parquet files or a Spark DataFrame, found"
             f" {type(source).__qualname__}. Use the engine local."
         )
+    _require_fixed(frame)
     require_names(frame.columns, where)
     match_columns(schema, frame.columns)
     used = [name for name in frame.columns if name == schema.unit or (name in schema and schema[name].modelled)]
@@ -88,6 +89,16 @@ def open_spark_table(
     whole = conform(normalize(own.empty_table()), schema).schema
     origin = Origin.of(output_schema(own, whole, schema, keep_types=keep_types), library)
     return SparkTable(chosen, types.empty_table(), convert), origin
+
+
+def _require_fixed(frame: "DataFrame") -> None:
+    """Every query reads the table anew, so it must have the same rows each time. Spark Connect does not say."""
+    plan = getattr(frame, "_jdf", None)
+    if plan is not None and not plan.queryExecution().analyzed().deterministic():
+        raise TableError(
+            "The Spark DataFrame draws random values, so its rows would differ from query to query. Write it as Parquet"
+            " first, and give what was written."
+        )
 
 
 def _conform(batch: pa.Table, names: Sequence[str], schema: Schema) -> pa.Table:

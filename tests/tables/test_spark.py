@@ -1,0 +1,45 @@
+"""Which engine is meant, and what is refused before Spark is started: no Java is needed here."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import understudy as us
+from understudy.errors import ConfigError, SchemaError, TableError
+from understudy.tables.spark import is_spark_engine, is_spark_frame, open_spark_table
+
+SCHEMA = us.Schema(columns=(us.Column(name="x", kind="integer"),))
+
+
+@pytest.mark.parametrize("engine", ["", "Spark", "sparks", "yarn", "spark:/host", "spark://", "ray"])
+def test_an_unknown_engine_is_refused(engine: str) -> None:
+    with pytest.raises(ConfigError, match="local, spark, or"):
+        is_spark_engine(engine)
+
+
+def test_other_frames_are_no_spark_frames() -> None:
+    class DataFrame:
+        pass
+
+    assert not any(map(is_spark_frame, (DataFrame(), pa.table({}), "spark", None)))
+
+
+def test_a_schema_must_be_declared(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="declared schema"):
+        us.fit(tmp_path, epsilon=1, engine="spark")
+
+
+def test_spark_reads_parquet_alone(tmp_path: Path) -> None:
+    text = tmp_path / "people.csv"
+    text.write_text("x\n1\n")
+    with pytest.raises(TableError, match="Parquet alone"):
+        open_spark_table(text, SCHEMA)
+    with pytest.raises(TableError, match="does not exist"):
+        open_spark_table(tmp_path / "absent.parquet", SCHEMA)
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "0.parquet")
+    with pytest.raises(TableError, match=r"people.csv"):
+        open_spark_table(tmp_path, SCHEMA)  # a folder with other files
+    with pytest.raises(ConfigError, match=r"found Table\. Use the engine local"):
+        open_spark_table(pa.table({"x": [1]}), SCHEMA)
