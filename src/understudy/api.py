@@ -35,6 +35,7 @@ from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Guarantee, Plan
 from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.noise import noise_source
+from understudy.privacy.scratch import open_scratch
 from understudy.privacy.table import PublicTable
 from understudy.progress import Progress, ShowProgress, open_progress
 from understudy.release import Release, check_seed, check_size
@@ -136,6 +137,7 @@ def fit(
     checkpoint: "str | os.PathLike[str] | None" = None,
     resume: bool = False,
     engine: str = "local",
+    scratch: "str | os.PathLike[str] | None" = None,
 ) -> Release:
     """A release of this table under this guarantee.
 
@@ -161,7 +163,10 @@ def fit(
 
     `checkpoint` names a folder in which the run keeps the secret of its noise and the state of its training: if it is
     killed, the same call with `resume=True` continues to the same release. Saving the release deletes the folder;
-    anyone who reads it before can subtract the noise. Without `checkpoint` nothing is written.
+    anyone who reads it before can subtract the noise.
+
+    `scratch` names a folder on a local disk in which the codes of the rows are kept during the run instead of in
+    memory; they are deleted at the end. Without `checkpoint` and `scratch` nothing is written.
 
     Formal guarantee: (epsilon, delta)-differential privacy of the returned release under add-or-remove of one privacy
     unit, as its `statement` says, provided that no seed was given. Every query is charged on one ledger before it
@@ -177,11 +182,11 @@ def fit(
     ['member']
     """
     wanted = read_guarantee(guarantee, epsilon, delta)
-    with open_progress(progress, "fitting") as report:
+    with open_progress(progress, "fitting") as report, open_scratch(scratch) as folder:
         options = FitOptions(method, wanted, binning or Binning(), seed, public, checkpoint, resume, report, _tell)
         declared = None if schema is None else as_schema(schema)
         data = read_private_table(
-            table, declared, target=target, keep_types=keep_types, reading=reading, engine=engine
+            table, declared, target=target, keep_types=keep_types, reading=reading, engine=engine, scratch=folder
         )
         release = fit_table(data, options)
     _warn(_run_warnings(release))
@@ -293,6 +298,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
                 file_name=data.file_name,
                 types_kept=data.keep_types,
                 public_table=None if public is None else public.table.num_rows,
+                kept_in=data.table.kept_in,
             ),
         ) as encoded:
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)

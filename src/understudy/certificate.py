@@ -32,6 +32,7 @@ from understudy.privacy.discovery import rows_to_be_listed
 from understudy.privacy.events import UnitHistogram
 from understudy.privacy.ledger import Plan, PublicFacts, Statement, Strength
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.statement import KeptIn
 from understudy.privacy.statement import round_up as round_up
 from understudy.schema import Column, Schema
 
@@ -45,7 +46,12 @@ LARGE_FRACTION_LOST = 0.02
 
 
 def public_facts(
-    schema: Schema, *, file_name: str | None = None, types_kept: bool = False, public_table: int | None = None
+    schema: Schema,
+    *,
+    file_name: str | None = None,
+    types_kept: bool = False,
+    public_table: int | None = None,
+    kept_in: KeptIn = "memory",
 ) -> PublicFacts:
     """What a run with this schema takes as public. `public_table`: the rows of a public table to start from."""
     return PublicFacts(
@@ -57,6 +63,7 @@ def public_facts(
         public_table=public_table,
         drafted=schema.drafted,
         types_kept=types_kept,
+        kept_in=kept_in,
         declared=_declared_facts(schema),
         date=datetime.date.today().isoformat(),
     )

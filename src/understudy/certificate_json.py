@@ -52,11 +52,20 @@ GRAPH_NOT_COVERED = {
 """What stands in place of these lines of `NOT_COVERED` in the certificate of a graph."""
 
 
+KEPT_IN = {
+    "scratch": "Anyone who could read the disk of the machine during the run. The codes of the private rows were "
+    "kept in a scratch folder on this machine during the run and deleted.",
+    "spark": "Anyone who could read the machines of the cluster during the run. Spark kept the codes of the private "
+    "rows in its memory and, where that was short, in files on their local disks, and deleted them.",
+}
+"""Of rows that were kept outside the memory of one process."""
+
+
 def not_covered(facts: PublicFacts) -> tuple[str, ...]:
     """What the guarantee does not cover, one sentence or more for each point."""
-    if facts.graph_unit is None:
-        return NOT_COVERED
-    return tuple(GRAPH_NOT_COVERED.get(at, line) for at, line in enumerate(NOT_COVERED))
+    if facts.graph_unit is not None:
+        return tuple(GRAPH_NOT_COVERED.get(at, line) for at, line in enumerate(NOT_COVERED))
+    return NOT_COVERED if facts.kept_in == "memory" else (*NOT_COVERED, KEPT_IN[facts.kept_in])
 
 
 def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) -> dict[str, object]:
@@ -99,6 +108,7 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
             "kinds_drafted": facts.drafted,
             "storage_types_kept": facts.types_kept,
             "table_rows": facts.public_table,
+            "rows_kept_in": facts.kept_in,
             "declared": list(facts.declared),
         },
         "estimated": list(facts.estimated),
@@ -159,6 +169,7 @@ def from_json(content: Mapping) -> Statement:
             public_table=public["table_rows"],
             drafted=public["kinds_drafted"],
             types_kept=public["storage_types_kept"],
+            kept_in=public.get("rows_kept_in", "memory"),
             declared=tuple(public["declared"]),
             estimated=tuple(content["estimated"]),
             name=public.get("name"),

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from understudy.errors import ConfigError, SchemaError, UnderstudyError
+from understudy.privacy.scratch import Scratch
 from understudy.privacy.spark import SparkBatches
 from understudy.privacy.table import PrivateTable, PublicTable
 from understudy.schema import Schema, match_columns
@@ -66,6 +67,7 @@ def read_private_table(
     keep_types: bool = False,
     reading: ReadOptions | None = None,
     engine: str = "local",
+    scratch: Scratch | None = None,
 ) -> TableToFit:
     """Reads a table by its schema, or drafts one from its types.
 
@@ -74,6 +76,8 @@ def read_private_table(
     DataFrame, the tasks of a cluster read them.
     """
     if is_spark_engine(engine) or is_spark_frame(table):
+        if scratch is not None:
+            raise ConfigError("A Spark cluster keeps the codes of the rows itself. Leave the scratch folder out.")
         return _read_on_spark(table, schema, target=target, keep_types=keep_types, engine=engine)
     streamed = None if schema is None else stream_table(table, schema=schema, keep_types=keep_types, reading=reading)
     batches: pa.Table | TableStream
@@ -89,7 +93,7 @@ def read_private_table(
     if isinstance(batches, TableStream):
         batches.check()
     _require_columns(schema)
-    return TableToFit(PrivateTable(batches), schema, origin, keep_types, source_id(table))
+    return TableToFit(PrivateTable(batches, scratch=scratch), schema, origin, keep_types, source_id(table))
 
 
 def _read_on_spark(

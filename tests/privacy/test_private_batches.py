@@ -13,7 +13,7 @@ import understudy as us
 from understudy.encoding.reexpression import reexpress
 from understudy.errors import ConfigError
 from understudy.privacy import rows as rows_module
-from understudy.privacy.batches import LocalBatches, PrivateBatches, add_arrays, add_each, mark_rows
+from understudy.privacy.batches import LocalBatches, PrivateBatches, _Marked, add_arrays, add_each
 from understudy.privacy.discovery import Grid, _add_value_counts, _count_values
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.table import PrivateTable
@@ -66,7 +66,7 @@ def test_large_parts_are_added_at_once_and_small_ones_together() -> None:
 
 def test_marks_follow_the_rows_through_the_batches() -> None:
     batches = [pa.table({"x": [0, 1, 2]}), pa.table({"x": [3]}), pa.table({"x": [4, 5]})]
-    kept = mark_rows(batches, np.array([True, False, True, False, False, True]))
+    kept = _Marked(batches, np.array([True, False, True, False, False, True]))
     assert [batch.column("x").to_pylist() for batch in kept] == [[0, 2], [], [5]]
     assert [batch.num_rows for batch in kept] == [2, 0, 1], "batches can be read again"
 

@@ -75,6 +75,7 @@ HANDLES = {
     "PrivateRows",
     "PrivateTable",
     "SparkBatches",
+    "Scratch",
     "Teachers",
 }
 """Types of private rows, of what was charged for them, and of what charges: for annotations and `isinstance` only."""
@@ -93,6 +94,8 @@ ONE_PLACE = {
     "hold_out": {"splitting.py"},  # its rows go to a file of the steward
     "keep_rows": {"encoding/fit.py"},
     "limit_units": {"encoding/fit.py"},
+    "open_scratch": {"api.py", "cli/options.py"},
+    "reserve_scratch": {"encoding/fit.py"},
     "noise_source": {"api.py", "graphs/fit.py", "learners/sklearn.py", "audit/queries.py", "audit/training.py"},
     "read_graph": {"graphs/fit.py"},
     "split_units": {"splitting.py"},
@@ -160,7 +163,7 @@ PUBLIC = {
     "rows_per_unit": {"num_bins", "plan_rows_per_unit", "to_probabilities"},
     "sampling": {"num_slots", "round_sampling_rate"},
     "selection": {"Candidates", "RowFunctions"},
-    "statement": {"round_up"},
+    "statement": {"KeptIn", "round_up"},
     "table": {"PublicTable"},
     "tradeoff": {"statement_tradeoff"},
 }

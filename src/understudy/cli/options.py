@@ -117,6 +117,14 @@ Engine = Annotated[
         "spark://HOST:PORT. SOURCE is then a folder of Parquet files, and rows stay on the cluster.",
     ),
 ]
+ScratchFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--scratch",
+        help="Keep the codes of the rows in a new folder inside this one during the run, not in memory. For tables "
+        "larger than memory; deleted at the end.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors and privacy warnings only.")]
 Terse = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no hints.")]
 JsonFile = Annotated[str | None, typer.Option("--json", help="Also write JSON to this file; '-' for standard output.")]
@@ -205,6 +213,7 @@ class FitCommand:
     public: Public = None
     keep_types: KeepTypes = False
     engine: Engine = "local"
+    scratch: ScratchFolder = None
     resume: Resume = False
     force: Force = False
     quiet: Quiet = False
@@ -242,6 +251,7 @@ class FitCommand:
     def _fit(self, folder: Path, checkpoint: Path, held: HeldOut | None) -> "Release":
         """Fits with a progress bar; after Ctrl-C it says how to resume."""
         from understudy.api import FitOptions, fit_table, read_private_table
+        from understudy.privacy.scratch import open_scratch
         from understudy.run.checkpoint import is_unfinished
         from understudy.schema import Schema
         from understudy.tables import where_columns
@@ -252,7 +262,7 @@ class FitCommand:
         synthesizer = read_synthesizer(self.method, self.settings)
         tell = functools.partial(_tell, quiet=self.quiet)
         try:
-            with show_progress(self.quiet, "fitting") as progress:
+            with show_progress(self.quiet, "fitting") as progress, open_scratch(self.scratch) as scratch:
                 options = FitOptions(
                     synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress, tell
                 )
@@ -263,6 +273,7 @@ class FitCommand:
                     keep_types=self.keep_types,
                     reading=self.reading,
                     engine=self.engine,
+                    scratch=scratch,
                 )
                 decimal = None if self.reading is None else self.reading.decimal
                 note_on_decimals(data.origin.delimiter, schema, decimal, quiet=self.quiet)

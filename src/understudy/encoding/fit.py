@@ -30,7 +30,15 @@ from understudy.privacy.discovery import (
 from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.rows_per_unit import noisy_rows_per_unit, num_bins, to_probabilities
-from understudy.privacy.table import PrivateTable, convert_columns, convert_rows, encode_rows, keep_rows, limit_units
+from understudy.privacy.table import (
+    PrivateTable,
+    convert_columns,
+    convert_rows,
+    encode_rows,
+    keep_rows,
+    limit_units,
+    reserve_scratch,
+)
 from understudy.schema import BOUNDED, OTHER, Category, Column, Domain, Schema
 
 DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
@@ -98,6 +106,7 @@ def fit_codec(
         raise BudgetExceeded("The ledger is set up for fewer rows per unit than the schema allows.")
     reexpression = reexpress(schema)
     limits = reexpression.limits
+    reserve_scratch(table, _max_sizes(reexpression.modelled, binning))
     if schema.rules:
         table = keep_rows(table, reexpression.kept_rows)
     names = [column.name for column in schema.modelled]

@@ -10,7 +10,8 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from understudy.privacy.codes import Codes, CodeStore
+from understudy.privacy.codes import ArrayCodes, Codes, CodeStore, code_type
+from understudy.privacy.scratch import Scratch
 from understudy.privacy.units import RemoteUnits, rows_within_units
 
 Batch = TypeVar("Batch")
@@ -61,9 +62,10 @@ class LocalBatches(PrivateBatches[Batch]):
 
     is_remote = False
 
-    def __init__(self, source: Iterable[Batch]):
-        """`source` must give the same rows in the same order whenever it is read."""
-        self._source = source
+    def __init__(self, source: Iterable[Batch], scratch: Scratch | None = None):
+        """`source` must give the same rows in the same order whenever it is read. `scratch` is where their codes are
+        kept; None: in memory."""
+        self._source, self._scratch = source, scratch
 
     def __repr__(self) -> str:
         return "LocalBatches(...)"
@@ -72,7 +74,7 @@ class LocalBatches(PrivateBatches[Batch]):
         return iter(self._source)
 
     def map(self, function: Callable[[Batch], Mapped]) -> "LocalBatches[Mapped]":
-        return LocalBatches(_Mapped(self._source, function))
+        return LocalBatches(_Mapped(self._source, function), self._scratch)
 
     def fold(self, count: Callable[[Batch], Part], add: Callable[[Sequence[Part]], Part]) -> Part:
         """Parts wait until they take as much memory as their sum so far: so each is added a few times only, and little
@@ -87,21 +89,25 @@ class LocalBatches(PrivateBatches[Batch]):
         return add([total, *waiting]) if waiting else total
 
     def to_codes(self: "LocalBatches[np.ndarray]", sizes: Sequence[int]) -> Codes:
-        store = CodeStore(sizes)
+        store = CodeStore(sizes) if self._scratch is None else self._scratch._create(len(sizes), code_type(sizes))
         for codes in self._source:
             store.append(codes)
-        return store.finish()
+        return ArrayCodes(store.finish(), scratch=self._scratch)
+
+    def reserve_scratch(self: "LocalBatches[pa.Table]", sizes: Sequence[int]) -> None:
+        """Takes the space for the codes of all rows in the scratch folder, if there is one. `sizes` are the largest
+        possible numbers of codes. A full disk is then found before anything is charged."""
+        if self._scratch is None:
+            return
+        known = getattr(self._source, "num_rows", None)  # a stream that was read to its end counted them
+        num_rows = sum(batch.num_rows for batch in self._source) if known is None else known
+        self._scratch._reserve(num_rows, len(sizes), code_type(sizes))
 
     def limit_units(
         self: "LocalBatches[pa.Table]", unit: str, columns: Sequence[str], max_rows_per_unit: int
     ) -> tuple["LocalBatches[pa.Table]", np.ndarray]:
         kept, numbers = rows_within_units(self._source, unit, columns, max_rows_per_unit)
-        return mark_rows(self._source, kept), numbers[kept]
-
-
-def mark_rows(batches: Iterable[pa.Table], marks: np.ndarray) -> LocalBatches[pa.Table]:
-    """Batches of this process without the rows that are not marked, in the order of the marks."""
-    return LocalBatches(_Marked(batches, marks))
+        return LocalBatches(_Marked(self._source, kept), self._scratch), numbers[kept]
 
 
 def add_arrays(parts: Sequence[np.ndarray]) -> np.ndarray:

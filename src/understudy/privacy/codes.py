@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int, Int64, Integer
 
 from understudy.privacy.counting import Columns, count_workload
+from understudy.privacy.scratch import Scratch
 
 
 @runtime_checkable
@@ -32,9 +33,14 @@ class Codes(Protocol):
 class ArrayCodes:
     """Codes in an array of this process: in memory, or mapped from a file."""
 
-    def __init__(self, array: Integer[np.ndarray, "rows columns"], at: Sequence[int] | None = None):
-        """`at` lists the columns that are used; None: all."""
-        self._array, self._at = array, None if at is None else tuple(at)
+    def __init__(
+        self,
+        array: Integer[np.ndarray, "rows columns"],
+        at: Sequence[int] | None = None,
+        scratch: Scratch | None = None,
+    ):
+        """`at` lists the columns that are used; None: all. `scratch` is where the array is, if not in memory."""
+        self._array, self._at, self._scratch = array, None if at is None else tuple(at), scratch
 
     def count(self, workload: Sequence[Columns], sizes: Sequence[int]) -> Int64[np.ndarray, " cells"]:
         own = range(self._array.shape[1]) if self._at is None else self._at
@@ -44,14 +50,21 @@ class ArrayCodes:
         return count_workload(self._array, cliques, whole.tolist(), on_device=jax.default_backend() != "cpu")
 
     def only(self, at: Sequence[int]) -> "ArrayCodes":
-        return ArrayCodes(self._array, at if self._at is None else [self._at[index] for index in at])
+        return ArrayCodes(self._array, at if self._at is None else [self._at[index] for index in at], self._scratch)
 
     def part(self, kept: np.ndarray) -> "ArrayCodes":
-        return ArrayCodes(self.array[kept])
+        if self._scratch is None:
+            return ArrayCodes(self.array[kept])
+        return ArrayCodes(self._scratch._copy(self._array, kept), self._at, self._scratch)
 
     @functools.cached_property
     def array(self) -> Integer[np.ndarray, "rows columns"]:
-        return self._array if self._at is None else self._array[:, list(self._at)]
+        if self._at is None:
+            return self._array
+        first = min(self._at, default=0)
+        last = first + len(self._at)
+        together = self._at == tuple(range(first, last))  # a part of a file is then not copied into memory
+        return self._array[:, first:last] if together else self._array[:, list(self._at)]
 
 
 def code_type(sizes: Sequence[int]) -> np.dtype:
@@ -74,7 +87,7 @@ class CodeStore:
         """Adds the codes of a batch."""
         self._parts.append(np.asfortranarray(codes, dtype=self._type))
 
-    def finish(self) -> ArrayCodes:
+    def finish(self) -> Integer[np.ndarray, "rows columns"]:
         """All codes. The store is empty afterwards, so that they are held once."""
         total = sum(map(len, self._parts))
         whole = np.empty((total, self._num_columns), dtype=self._type, order="F")
@@ -83,4 +96,4 @@ class CodeStore:
             part = self._parts.pop(0)
             whole[start : start + len(part)] = part
             start += len(part)
-        return ArrayCodes(whole)
+        return whole

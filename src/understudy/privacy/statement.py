@@ -30,6 +30,10 @@ def strength(epsilon: float) -> Strength:
     return next((word for word, most in limits.items() if epsilon <= most), Strength.WEAK)
 
 
+KeptIn = Literal["memory", "scratch", "spark"]
+"""Where the codes of the private rows are during a run."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PublicFacts:
     """What a run took as public, and what it estimated privately where the schema left a fact open."""
@@ -45,6 +49,8 @@ class PublicFacts:
     """Kinds were inferred from the table rather than declared by a person."""
     types_kept: bool = False
     """Synthetic columns have the storage types of the source, which were taken as public."""
+    kept_in: KeptIn = "memory"
+    """Where the codes of the private rows were kept during the run: in memory, in a scratch folder, or by Spark."""
     declared: tuple[str, ...] = ()
     """Sentences: what the schema declares to be public."""
     estimated: tuple[str, ...] = ()

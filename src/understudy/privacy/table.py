@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 
 from understudy.privacy.batches import LocalBatches, PrivateBatches
 from understudy.privacy.rows import PrivateRows, PublicRows
+from understudy.privacy.scratch import Scratch
+from understudy.privacy.statement import KeptIn
 from understudy.privacy.units import RemoteUnits, choose_units
 from understudy.schema import Domain, NumericDomain
 
@@ -32,12 +34,14 @@ class PrivateTable:
         self,
         batches: "pa.Table | Iterable[pa.Table] | PrivateBatches[pa.Table]",
         unit_of_row: np.ndarray | RemoteUnits | None = None,
+        scratch: Scratch | None = None,
     ):
-        """`batches` must give the same rows in the same order whenever they are read."""
+        """`batches` must give the same rows in the same order whenever they are read. `scratch` is where their codes
+        are kept; None: in memory."""
         self._batches: PrivateBatches[pa.Table] = (
             batches
             if isinstance(batches, PrivateBatches)
-            else LocalBatches((batches,) if isinstance(batches, pa.Table) else batches)
+            else LocalBatches((batches,) if isinstance(batches, pa.Table) else batches, scratch)
         )
         self._unit_ids = unit_of_row
 
@@ -48,6 +52,13 @@ class PrivateTable:
     def is_remote(self) -> bool:
         """Whether the rows stay on a cluster, which counts them and does not hand them out."""
         return self._batches.is_remote
+
+    @property
+    def kept_in(self) -> KeptIn:
+        """Where the codes of its rows are kept during a run."""
+        if self.is_remote:
+            return "spark"
+        return "memory" if _scratch_of(self) is None else "scratch"
 
     @property
     def _table(self) -> pa.Table:
@@ -107,7 +118,7 @@ def hold_out(
     Formal guarantee: that of `choose_units`.
     """
     rest, held = split_units(table._table, unit, fraction, coins)
-    return PrivateTable(rest), held
+    return PrivateTable(rest, scratch=_scratch_of(table)), held
 
 
 def split_units(
@@ -162,6 +173,19 @@ def convert_columns(
         return {name: function(batch.column(name)) for name, function in functions.items()}
 
     return PrivateColumns(dict.fromkeys(functions), table._batches.map(converted))  # type: ignore[arg-type]
+
+
+def reserve_scratch(table: PrivateTable, sizes: Sequence[int]) -> None:
+    """Takes the space for the codes in the scratch folder, if one is used: a full disk is found before any charge.
+
+    `sizes` are the largest possible numbers of codes of the modelled columns. To be called on the table as it was read.
+    """
+    if isinstance(table._batches, LocalBatches):
+        table._batches.reserve_scratch(sizes)
+
+
+def _scratch_of(table: PrivateTable) -> Scratch | None:
+    return table._batches._scratch if isinstance(table._batches, LocalBatches) else None
 
 
 def encode_rows(

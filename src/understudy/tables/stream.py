@@ -46,6 +46,8 @@ class TableStream:
 
     schema: pa.Schema
     """The types and styles of every batch, as `conform` gives them."""
+    num_rows: int | None = None
+    """Private, like the rows; known once they were read to the end."""
 
     def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.Table]], *, is_computed: bool = False) -> None:
         """`is_computed`: by a query, so that the rows or their order could change from pass to pass."""
@@ -70,19 +72,20 @@ class TableStream:
             yield from self._kept
             return
         kept: list[pa.Table] = []
-        num_bytes = 0
-        is_empty = True
-        num_rows = _batch_rows(len(self.schema))
+        num_bytes = num_rows = 0
+        most = _batch_rows(len(self.schema))
         for table in self._read():
-            for start in range(0, table.num_rows, num_rows):
-                batch, is_empty = table.slice(start, num_rows), False
+            num_rows += table.num_rows
+            for start in range(0, table.num_rows, most):
+                batch = table.slice(start, most)
                 num_bytes += batch.nbytes
                 if num_bytes <= KEPT_BYTES:
                     kept.append(batch)
                 else:
                     kept.clear()
                 yield batch
-        if is_empty:
+        self.num_rows = num_rows
+        if not num_rows:
             kept = [self.schema.empty_table()]
             yield kept[0]
         if num_bytes <= KEPT_BYTES:
