@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from understudy.privacy.charges import charge_dpsgd, charge_langevin, charge_votes
 from understudy.privacy.counts import noisy_counts
@@ -12,7 +14,7 @@ from understudy.privacy.events import DiscreteGaussian, Gaussian, SubsampledGaus
 from understudy.privacy.langevin import Law, Stage
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows, PublicRows, arrange_units, partition_rows
+from understudy.privacy.rows import PrivateRows, PublicRows, arrange_units, number_units, partition_rows
 from understudy.schema import Domain
 
 NUM_UNITS = 37
@@ -97,3 +99,13 @@ def test_public_rows_are_arranged_one_by_one() -> None:
     assert jnp.array_equal(public.arrange(None, key=jax.random.key(0)).rows[:, 0], public.codes)
     assert jnp.array_equal(public.arrange(Doubled(), key=jax.random.key(0)).rows[:, 0], 2 * public.codes)
     assert public.only([1]).codes.tolist() == [[2], [1]]
+
+
+@given(st.lists(st.integers(0, 5), max_size=6))
+def test_units_are_numbered_in_the_order_of_their_ids(ids: list[int]) -> None:
+    """As by sorting them, also where each row is a unit of its own and nothing is sorted."""
+    for unit_of_row in (np.asarray(ids, np.int64), np.arange(len(ids))):
+        numbers, index = np.unique(unit_of_row, return_inverse=True)
+        num_units, found = number_units(unit_of_row)
+        assert num_units == len(numbers)
+        np.testing.assert_array_equal(found, index)

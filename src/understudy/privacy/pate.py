@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, Int32, Integer, PRNGKeyArray, PyT
 
 from understudy.errors import BudgetExceeded
 from understudy.privacy.clipping import RowLoss, unit_loss
+from understudy.privacy.rows import number_units
 from understudy.privacy.sampling import take_rows
 
 AGAINST = ("median", "half")
@@ -53,16 +54,17 @@ def assign_teachers(unit_of_row: np.ndarray, num_teachers: int, *, key: PRNGKeyA
     of its rows go there: when a unit is added or removed, the partitions of all other teachers have the same law as
     before. (With one key they differ, for coins go by position; no guarantee is about one key.)
     """
-    numbers, unit_of_row = np.unique(unit_of_row, return_inverse=True)
-    teacher_of_unit = np.asarray(jax.random.randint(key, (max(1, len(numbers)),), 0, num_teachers))
-    return teacher_of_unit[unit_of_row]
+    num_units, index = number_units(unit_of_row)
+    teacher_of_unit = np.asarray(jax.random.randint(key, (max(1, num_units),), 0, num_teachers))
+    return teacher_of_unit[index]
 
 
 def partition_by_teacher(rows: np.ndarray, teacher_of_row: Int[np.ndarray, " rows"], num_teachers: int) -> Partitions:
     """Rows in the order of their teachers, and of their own within each."""
     lengths = np.bincount(teacher_of_row, minlength=num_teachers)
     offsets = np.cumsum(lengths) - lengths
-    ordered = rows[np.argsort(teacher_of_row, kind="stable")]
+    # Of a narrow type, which is sorted in one pass.
+    ordered = rows[np.argsort(teacher_of_row.astype(np.min_scalar_type(num_teachers)), kind="stable")]
     if not len(rows):  # an empty table is padded, so that array shapes do not reveal it
         ordered = np.zeros((1, rows.shape[1]), dtype=rows.dtype)
     return Partitions(jnp.asarray(ordered), jnp.asarray(offsets, jnp.int32), jnp.asarray(lengths, jnp.int32))

@@ -176,7 +176,7 @@ class PrivateRows:
     def _unit_of_row(self) -> np.ndarray:
         """The number of each row's unit."""
         if self.max_rows_per_unit == 1:
-            return np.arange(len(self._codes))
+            return np.arange(len(self._codes), dtype=np.int32)
         assert self._units is not None, "the units of rows must be known where they may own several"
         return self._units
 
@@ -281,6 +281,19 @@ def arrange_units(rows: PrivateRows, encoded: np.ndarray) -> PrivateUnits:
     return PrivateUnits(jnp.asarray(arranged), jnp.asarray(present))
 
 
+def number_units(unit_of_row: Integer[np.ndarray, " rows"]) -> tuple[int, Integer[np.ndarray, " rows"]]:
+    """How many units there are, and which of them each row belongs to, in the order of their numbers.
+
+    >>> number_units(np.array([8, 3, 8]))
+    (2, array([1, 0, 1]))
+    """
+    first_to_last = len(unit_of_row) > 0 and unit_of_row[0] == 0 and unit_of_row[-1] == len(unit_of_row) - 1
+    if first_to_last and bool((unit_of_row[1:] > unit_of_row[:-1]).all()):
+        return len(unit_of_row), unit_of_row  # one row each, in order: nothing to sort, however many they are
+    numbers, index = np.unique(unit_of_row, return_inverse=True)
+    return len(numbers), index
+
+
 def partition_rows(
     rows: PrivateRows, fraction: float, ledger: "Ledger", names: tuple[str, str]
 ) -> tuple[PrivateRows, PrivateRows]:
@@ -296,9 +309,9 @@ def partition_rows(
     if rows._partition is not None:
         raise BudgetExceeded("These rows are a partition already, and units can be partitioned only once.")
     partitions = ledger._partition_units(*names)
-    numbers, unit_of_row = np.unique(rows._unit_of_row(), return_inverse=True)
-    coins = np.asarray(jax.random.bits(ledger.noise.key(), (len(numbers),), np.uint32))
-    held = (coins < fraction * 2.0**32)[unit_of_row] if len(numbers) else np.zeros(0, dtype=bool)
+    num_units, unit_of_row = number_units(rows._unit_of_row())
+    coins = np.asarray(jax.random.bits(ledger.noise.key(), (num_units,), np.uint32))
+    held = (coins < fraction * 2.0**32)[unit_of_row] if num_units else np.zeros(0, dtype=bool)
     sizes = partition_sizes(rows.domain, fraction)
     kept = rows._part(~held, partitions[0], sizes[0], 1 - fraction)
     return kept, rows._part(held, partitions[1], sizes[1], fraction)
