@@ -50,7 +50,7 @@ def tasks() -> list[Task]:
     karate, novel = nx.karate_club_graph(), nx.les_miserables_graph()
     return [
         Task("Power law with clusters (Holme and Kim)", large, us.GraphSchema.of_count(4000)),
-        Task("The same, a node protected", large, us.GraphSchema.of_count(4000, max_degree=100), protect="node"),
+        Task("The same, a node protected", large, us.GraphSchema.of_count(4000, max_degree=400), protect="node"),
         Task("Twenty declared blocks", blocks, us.GraphSchema.of_networkx(blocks, block="block")),
         Task("The same, blocks not declared", blocks, us.GraphSchema.of_networkx(blocks)),
         Task("Les Miserables", novel, us.GraphSchema.of_networkx(novel)),

@@ -7,7 +7,7 @@ from understudy.graphs.degrees import havel_hakimi, make_graphical
 from understudy.privacy.graph import block_pairs
 
 ROUNDS = 300
-"""Rounds of repair. Most graphs need fewer than twenty; degrees that no graph has are never met in full."""
+"""Rounds of repair without progress. Most graphs need few; degrees that no graph has are never met in full."""
 MOST_SWAPPED = 20_000
 """Edges of graphs that are made by exchanging ends one after the other, where repair fails."""
 
@@ -38,7 +38,9 @@ def sample_edges(
         ends.append(np.stack([left[:size], right[:size]], axis=1))
         pair_of_edge.append(np.full(size, number))
     edges = np.concatenate(ends)
-    repaired = _repair(edges, np.concatenate(pair_of_edge), len(block_of_node), generator)
+    repaired = _repair(
+        edges, np.concatenate(pair_of_edge), np.equal(*block_pairs(num_blocks).T), len(block_of_node), generator
+    )
     if num_blocks == 1 and len(repaired) < len(edges) <= MOST_SWAPPED:  # hardly any graph has these degrees
         placed = generator.permutation(make_graphical(degrees))
         repaired = shuffle_edges(havel_hakimi(placed), len(degrees), generator)
@@ -88,23 +90,29 @@ def _assign_halves(
 def _repair(
     edges: Int64[np.ndarray, "edges 2"],
     pair_of_edge: Int64[np.ndarray, " edges"],
+    is_within: Bool[np.ndarray, " pairs"],
     num_nodes: int,
     generator: np.random.Generator,
 ) -> Int64[np.ndarray, "edges 2"]:
-    """Exchanges ends until no edge is a loop or a repetition; after `ROUNDS`, leaves out those that are."""
-    bad = _is_bad(edges, num_nodes)
-    for _ in range(ROUNDS):
-        if not bad.any():
-            return edges
-        # As many others as there are faults, at random: their ends go around within each pair of blocks.
+    """Exchanges ends until no edge is a loop or a repetition, then leaves out those that still are.
+
+    `is_within` marks the pairs of a block with itself, whose edges may be turned around.
+    """
+    bad, failed = _is_bad(edges, num_nodes), 0
+    while bad.any() and failed < ROUNDS:
+        # With some others at random, their ends go around within each pair of blocks: many first, few in a tight graph.
         chosen = np.flatnonzero(bad)
-        others = generator.choice(len(edges), size=min(len(edges), 2 * len(chosen) + 10), replace=False)
-        chosen = np.union1d(chosen, others)
+        size = 2 * len(chosen) + 10 if failed < ROUNDS // 30 else int(generator.integers(1, 4))
+        chosen = generator.choice(chosen, min(len(chosen), size), replace=False)
+        chosen = np.union1d(chosen, generator.choice(len(edges), min(len(edges), size), replace=False))
         by_pair = chosen[np.lexsort((generator.random(len(chosen)), pair_of_edge[chosen]))]
         shuffled = chosen[np.lexsort((generator.random(len(chosen)), pair_of_edge[chosen]))]
         tried = edges.copy()
         tried[by_pair, 1] = edges[shuffled, 1]
+        turned = generator.random(len(chosen)) < is_within[pair_of_edge[chosen]] / 2  # either end may be exchanged
+        tried[chosen[turned]] = tried[chosen[turned]][:, ::-1]
         still = _is_bad(tried, num_nodes)
+        failed = 0 if still.sum() < bad.sum() else failed + 1
         if still.sum() <= bad.sum():
             edges, bad = tried, still
     return edges[~bad]
