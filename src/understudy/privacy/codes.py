@@ -4,7 +4,6 @@ import functools
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-import jax
 import numpy as np
 from jaxtyping import Int, Int64, Integer
 
@@ -43,6 +42,8 @@ class ArrayCodes:
         self._array, self._at, self._scratch = array, None if at is None else tuple(at), scratch
 
     def count(self, workload: Sequence[Columns], sizes: Sequence[int]) -> Int64[np.ndarray, " cells"]:
+        import jax  # only here: tasks of a cluster count without it
+
         own = range(self._array.shape[1]) if self._at is None else self._at
         whole = np.ones(self._array.shape[1], dtype=np.int64)
         whole[list(own)] = sizes
