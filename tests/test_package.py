@@ -176,6 +176,13 @@ def test_help_and_methods_load_nothing_heavy() -> None:
     assert "boosted " in done.stdout
 
 
+def test_a_process_ends_in_silence() -> None:
+    """JAX keeps functions until the end; if these name DuckDB's types, DuckDB prints pages about them."""
+    program = "import understudy as us, understudy.api; us.GEM()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_the_shell_completes_commands_and_methods() -> None:
     """What the shell's script asks for, as typer reads it from the environment."""
     for words, expected in {"understudy eval": "evaluate", "understudy fit --method aut": "auto"}.items():

@@ -1,4 +1,8 @@
-"""DuckDB connections and SQL quoting."""
+"""DuckDB connections and SQL quoting.
+
+Annotations that name DuckDB's types are quoted: JAX keeps some functions until the process has ended, and DuckDB prints
+pages about types that are still in use then.
+"""
 
 import contextlib
 import os
@@ -18,7 +22,7 @@ def compute_sql(expression: str, values: pa.Array) -> pa.Array:
 
 
 @contextlib.contextmanager
-def sandbox(*, optimized: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
+def sandbox(*, optimized: bool = True) -> "Iterator[duckdb.DuckDBPyConnection]":
     """DuckDB in memory, without access to files, the network or Python variables.
 
     Its optimizer moves parts of an expression out of TRY, where they raise an error; without it they stay inside.
@@ -47,7 +51,7 @@ class _Engines(threading.local):
 _engines = _Engines()
 
 
-def _engine(*, optimized: bool) -> duckdb.DuckDBPyConnection:
+def _engine(*, optimized: bool) -> "duckdb.DuckDBPyConnection":
     """One engine of each sort per process: starting one takes longer than most queries, and none survives a fork."""
     key = (os.getpid(), optimized)
     if key not in _engines.running:
@@ -55,7 +59,7 @@ def _engine(*, optimized: bool) -> duckdb.DuckDBPyConnection:
     return _engines.running[key]
 
 
-def _start_engine(*, optimized: bool) -> duckdb.DuckDBPyConnection:
+def _start_engine(*, optimized: bool) -> "duckdb.DuckDBPyConnection":
     connection = connect()
     if not optimized:
         steps = [name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
@@ -67,7 +71,7 @@ def _start_engine(*, optimized: bool) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _answers(engine: duckdb.DuckDBPyConnection) -> bool:
+def _answers(engine: "duckdb.DuckDBPyConnection") -> bool:
     try:
         with engine.cursor() as connection:
             return connection.execute("SELECT 1").fetchall() == [(1,)]
@@ -75,7 +79,7 @@ def _answers(engine: duckdb.DuckDBPyConnection) -> bool:
         return False
 
 
-def connect(path: str = ":memory:", *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+def connect(path: str = ":memory:", *, read_only: bool = False) -> "duckdb.DuckDBPyConnection":
     """A connection that never spills private rows to disk."""
     connection = duckdb.connect(path, read_only=read_only)
     connection.execute("SET temp_directory = ''")
