@@ -8,8 +8,8 @@ rows: the ten columns of the 1940 census, drawn again (`large_table.py census`),
 100,000 rows of `made_wide` at each number of columns. Each cell is fitted at epsilon 1 and, with --not-private too,
 without noise, in a process of its own, from a Parquet file in --folder. Seconds and peak memory are those of the fit;
 tvd2 and tvd1 are the mean total variation of 2-way and 1-way marginals between the table itself and two million rows
-of the model. Runs are seeded, on public data. Cells that are in results/sizes.jsonl are not run again. --write keeps
-new ones there, and writes results/sizes.md and the picture of the documentation.
+of the model (columns: 100,000). Runs are seeded, on public data. Cells that are in results/sizes.jsonl are not run
+again. --write keeps new ones there, and writes results/sizes.md and the picture of the documentation.
 
 long, medium, hundred, wide: one table each. long: a million rows of 15 columns, categorical (2 to 40 categories) but
 for five numeric ones, with a target; medium: 30,000 rows of 45 such columns. Both are drawn from a mixture of 20 kinds
@@ -49,8 +49,10 @@ RESULTS = Path(__file__).parent / "results"
 EPSILON, DELTA = 1.0, 1e-9
 ROWS = 100_000
 """Of the tables of the axis `columns`."""
-SAMPLED = 2_000_000
-"""Synthetic rows that are compared with the real ones: the same number at all sizes."""
+SAMPLED = {"census": 2_000_000, "long": 2_000_000, "wide": ROWS}
+"""Synthetic rows that are compared with the real ones: the same number at all sizes of an axis."""
+BATCH_VALUES = 2**23
+"""Of the rows that are compared at once."""
 BINS = 20
 """Of a numeric column in the marginals that are compared."""
 MOST_PAIRS = 1_000
@@ -168,12 +170,13 @@ def fit_cell(cell: Cell, folder: Path) -> dict:
     }
     began = time.monotonic()
     real = real_marginals(path, schema)
-    batches = release.sample_batches(SAMPLED, seed=cell.seed)
+    num_rows = SAMPLED[cell.table]
+    batches = release.sample_batches(num_rows, batch_rows=max(1, BATCH_VALUES // cell.columns), seed=cell.seed)
     sampled = Marginals.of(batches, real.layout)
     figures |= {"evaluation_seconds": round(time.monotonic() - began, 1)}
     for order in (1, 2):
         figures[f"tvd{order}"] = round(real.distance(sampled, order), 5)
-        figures[f"sampling{order}"] = round(real.distance(real.drawn_again(SAMPLED), order), 5)
+        figures[f"sampling{order}"] = round(real.distance(real.drawn_again(num_rows), order), 5)
     return figures
 
 
@@ -242,7 +245,9 @@ def real_marginals(path: Path, schema: us.Schema) -> Marginals:
     layout = Layout.of(pa.Table.from_batches([first]), schema)
     cliques = cliques_of(layout.names)
     if not kept.exists():
-        found = Marginals.of(map(_as_table, source.iter_batches(batch_size=2**20)), layout)
+        found = Marginals.of(
+            map(_as_table, source.iter_batches(batch_size=max(1, BATCH_VALUES // len(layout.names)))), layout
+        )
         np.savez(kept, *(found.counts[clique] for clique in cliques))
     with np.load(kept) as arrays:
         return Marginals(layout, {clique: arrays[f"arr_{at}"] for at, clique in enumerate(cliques)})

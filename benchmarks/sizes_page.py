@@ -66,8 +66,9 @@ work (load average {loads[0]:.1f} to {loads[-1]:.1f}), so wall seconds are upper
 
 Seconds and peak memory are those of one fit from a Parquet file, in a process of its own; the memory includes that of
 the libraries. `tvd2` (`tvd1`) is the mean total variation of 2-way (1-way) marginals between the table itself and two
-million rows of the model. "Not private" is the same method without noise; "cost" is the difference of the two, the
-cost of privacy. "Sampling" is the tvd2 of two million real rows, drawn again: less cannot be expected of any model.
+million rows of the model (by columns: 100,000). "Not private" is the same method without noise; "cost" is the
+difference of the two, the cost of privacy. "Sampling" is the tvd2 of as many real rows, drawn again: less cannot be
+expected of any model.
 
 ## Rows: ten columns of the 1940 census, drawn again
 
@@ -103,9 +104,10 @@ def _table(cells: Iterable[Cell], size: str, results: Results) -> str:
         if "failed" in result:
             lines.append(f"{start} {result['failed']} |" + " |" * 8)
             continue
-        cost = result["tvd2"] - baseline["tvd2"] if "tvd2" in baseline else None
+        cost = result["tvd2"] - baseline["tvd2"] if "tvd2" in result and "tvd2" in baseline else None
         figures = [f"{result['seconds']:,.0f}", f"{result['cpu_seconds']:,.0f}", f"{result['gigabytes']:.2f}"]
-        errors = [result["tvd2"], baseline.get("tvd2"), cost, result["tvd1"], baseline.get("tvd1"), result["sampling2"]]
+        errors = [result.get("tvd2"), baseline.get("tvd2"), cost, *(each.get("tvd1") for each in (result, baseline))]
+        errors.append(result.get("sampling2"))
         lines.append(start + "".join(f" {text} |" for text in (*figures, *map(_shown, errors))))
     return "\n".join(lines)
 
