@@ -21,6 +21,8 @@ class NextRelease:
     unit: str | None
     epsilon: float
     delta: float
+    graph_unit: str | None = None
+    """Of a graph: edge or node."""
 
 
 def earlier_releases(folder: Path, name: str | None) -> tuple[Statement, ...]:
@@ -50,8 +52,8 @@ def describe_total(earlier: Sequence[Statement], now: NextRelease) -> str | None
     if not all(statement.is_private for statement in earlier):
         return f"{begin}, not all private. Together with this run they have no guarantee."
     begin += f" (epsilon {_listed([round_up(statement.epsilon, 4) for statement in earlier])})"
-    if any(statement.facts.unit != now.unit for statement in earlier):
-        units = sorted({_named(unit) for unit in (now.unit, *(each.facts.unit for each in earlier))})
+    units = sorted({_named(each.unit, each.graph_unit) for each in (now, *(each.facts for each in earlier))})
+    if len(units) > 1:
         return (
             f"{begin}. Their privacy units differ ({_listed(units)}), so the costs cannot be added. Use one unit for "
             "all releases of a table."
@@ -77,7 +79,9 @@ def _counted(statements: Sequence[Statement]) -> str:
     return f"{len(statements)} {'releases' if all_released else 'releases and failed runs'}"
 
 
-def _named(unit: str | None) -> str:
+def _named(unit: str | None, graph_unit: str | None) -> str:
+    if graph_unit is not None:
+        return f"each {graph_unit} of the graph"
     return "each row" if unit is None else repr(unit)
 
 

@@ -95,6 +95,18 @@ def test_bad_input_is_one_line(
     assert not Path("fake.release").exists()
 
 
+def test_a_second_release_says_what_both_cost(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["fit", "edges.csv", "--schema", "capped.toml", "--epsilon", "1"]
+    assert run([*given, "-o", "a.release"]) == 0
+    assert "already holds" not in capsys.readouterr().err
+    assert run([*given, "-o", "b.release"]) == 0
+    assert "Together with this run they guarantee epsilon 2 at delta 2e-06" in capsys.readouterr().err
+    assert run([*given, "--protect", "node", "-o", "c.release"]) == 0
+    assert (
+        "(each edge of the graph and each node of the graph), so the costs cannot be added" in capsys.readouterr().err
+    )
+
+
 def test_a_sample_of_a_graph_is_whole(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fit", "edges.csv", "--schema", "graph.toml", "--epsilon", "1", "-q", "-o", "a.release"]) == 0
     assert run(["sample", "a.release", "-n", "5", "-o", "b.csv"]) == 2

@@ -24,6 +24,7 @@ from understudy.errors import ConfigError
 
 if TYPE_CHECKING:
     from understudy.graphs import GraphRelease, GraphSchema
+    from understudy.privacy.ledger import Guarantee
     from understudy.tables import ReadOptions
 
 NOT_FOR_GRAPHS = {
@@ -104,10 +105,13 @@ def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
     require_free_folder(folder, force=options.force, contents=RELEASE_FILES)
     check_json(options.json_file, options.force)
     guarantee = read_guarantee(options.epsilon, options.delta, options.not_private)
+    schema = _read_schema(options.schema)
+    if options.seed is None and guarantee.is_private:
+        _say_total(folder, options, schema, guarantee.with_delta_for(None))
     try:
         release = fit_graph(
             options.source,
-            _read_schema(options.schema),
+            schema,
             guarantee,
             protect=options.protect or "edge",
             seed=options.seed,
@@ -121,6 +125,19 @@ def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
     show_spent(release, options.quiet)
     echo("The nodes and their attributes are public; the certificate says so first.", quiet=options.quiet)
     return release
+
+
+def _say_total(folder: Path, options: FitCommand, schema: "GraphSchema", guarantee: "Guarantee") -> None:
+    """Says what earlier releases of this graph in the same place and this run will have spent together."""
+    from understudy.composition import NextRelease, describe_total, earlier_releases
+    from understudy.tables import source_id
+
+    source = source_id(options.source)
+    name = schema.name or (None if isinstance(source, int) else source.name)
+    assert guarantee.delta is not None
+    now = NextRelease(name, None, guarantee.epsilon, guarantee.delta, options.protect or "edge")
+    if (total := describe_total(earlier_releases(folder, name), now)) is not None:
+        typer.echo(total, err=True)
 
 
 def _read_schema(path: Path | None) -> "GraphSchema":
