@@ -43,6 +43,7 @@ from understudy.schema import BOUNDED, OTHER, Category, Column, Domain, Schema
 
 DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
 STAND_IN = 10  # assumed number of codes, in plans that people read, of a column whose categories are estimated
+MAP_CELLS = 2**15  # the finest cells of a location: fewer than of a number, since its levels serve two dimensions
 MERGED_PART = 0.05  # fraction of the longest list that is merged per step: long lists need few steps
 
 
@@ -116,7 +117,9 @@ def fit_codec(
         table = convert_rows(table, reexpression.express)
     num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
     categories = _estimate_categories(table, plan, ledger, binning)
-    histograms = _histograms(table, modelled, limits, plan, ledger, binning, num_rows=num_rows)
+    histograms = _histograms(
+        table, modelled, limits, plan, ledger, binning, num_rows=num_rows, curves=reexpression.curves
+    )
     rows_per_unit = _estimate_rows_per_unit(table, schema, plan, ledger)
 
     def codec_of(categories: Mapping[str, Collection[Category]]) -> Codec:
@@ -182,6 +185,7 @@ def _histograms(
     binning: Binning,
     *,
     num_rows: int,
+    curves: Collection[str] = (),
 ) -> dict[str, Histogram]:
     numeric = [column for column in schema.modelled if column.kind in BOUNDED]
     numbers = convert_columns(table, {c.name: functools.partial(_known_numbers, kind=c.kind) for c in numeric})
@@ -193,7 +197,10 @@ def _histograms(
     finest = FLAT if binning.bins == "equal" else FINEST
     grids = {
         column.name: Grid.over(
-            *bounds[column.name], integral=column.kind != "real", finest=finest, decimals=column.decimals
+            *bounds[column.name],
+            integral=column.kind != "real",
+            finest=min(finest, MAP_CELLS) if column.name in curves else finest,
+            decimals=column.decimals,
         )
         for column in numeric
     }

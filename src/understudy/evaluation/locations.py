@@ -54,13 +54,13 @@ def location_scores(schema: Schema, real: Mapping[str, Points], fake: Mapping[st
 
 
 def _compare(location: Location, real: Points, fake: Points) -> Json:
-    ours, theirs = (_kilometres(location, points) for points in (real, fake))
+    ours, theirs = (kilometres(location, points) for points in (real, fake))
     errors = {str(side): density_error(ours, theirs, side) for side in SIDES}
     inside = float(location.region.contains(fake[:, 0], fake[:, 1]).mean())
     return {"errors": errors, "inside": inside, "map": _map(location, ours, theirs)}
 
 
-def _kilometres(location: Location, points: Points) -> Points:
+def kilometres(location: Location, points: Points) -> Points:
     """Kilometres east and north of the south-western corner of the region, on a flat map that is true in its middle."""
     extent = location.region.extent
     across = KM_PER_DEGREE * np.cos(np.radians((extent.south + extent.north) / 2))
@@ -84,7 +84,7 @@ def density_error(real: Points, fake: Points, side: float) -> float:
 def _map(location: Location, real: Points, fake: Points) -> Json:
     """What a report draws: the public outline, and the fraction of points in each cell."""
     extent = location.region.extent
-    corner = _kilometres(location, np.array([[extent.north, extent.east]]))[0]
+    corner = kilometres(location, np.array([[extent.north, extent.east]]))[0]
     side = max(float(corner.max()), 1e-6) / MAP_CELLS
     shape = np.maximum(np.ceil(corner / side - 1e-9), 1).astype(np.int64)
 
@@ -111,4 +111,4 @@ def _outline(location: Location) -> Sequence[Sequence[Sequence[float]]]:
     rings = location.region.rings
     step = max(1, -(-sum(len(ring) for ring in rings) // MOST_VERTICES))
     kept = [ring[np.unique(np.r_[0 : len(ring) : step, len(ring) - 1])] for ring in rings]
-    return [np.round(_kilometres(location, ring[:, ::-1]), 3).tolist() for ring in kept if len(ring) > 3]
+    return [np.round(kilometres(location, ring[:, ::-1]), 3).tolist() for ring in kept if len(ring) > 3]
