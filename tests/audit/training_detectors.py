@@ -27,7 +27,7 @@ from understudy.privacy.events import SubsampledGaussian
 from understudy.privacy.langevin import Law, Stage
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.rows import PrivateRows, PrivateUnits
 from understudy.privacy.sampling import Batches, chunk_size
 from understudy.schema import Domain
 from understudy.training import dpsgd as training
@@ -83,6 +83,7 @@ def own_row(network: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> 
 def _everybody(steps: ChargedSteps) -> Batches:
     """A batch of all units, as a sampling rate of one gives it."""
     slots = jnp.arange(16)[None]
+    assert isinstance(steps._units, PrivateUnits)
     return Batches(slots, slots < len(steps._units._present))
 
 

@@ -33,7 +33,7 @@ from understudy.privacy.clipping import Clip, add_noise, clipped_sum, unit_loss
 from understudy.privacy.events import SubsampledGaussian
 from understudy.privacy.ledger import Query
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.rows import PrivateRows, PrivateUnits
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
 from understudy.tables import conform
@@ -239,8 +239,10 @@ def test_features_are_made_after_the_charge() -> None:
     assert called == []
     charged = charge_dpsgd(rows, Query("critic", "steps", SubsampledGaussian(1.0, 50.0, 1)), ledger, Recording())
     assert called == [4]
-    np.testing.assert_allclose(np.asarray(charged._units._rows)[..., 0], [[0.1, 0.3], [0.2, 0.0], [0.4, 0.0]])
-    assert np.asarray(charged._units._present).tolist() == [[True, True], [True, False], [True, False]]
+    units = charged._units
+    assert isinstance(units, PrivateUnits)
+    np.testing.assert_allclose(np.asarray(units._rows)[..., 0], [[0.1, 0.3], [0.2, 0.0], [0.4, 0.0]])
+    assert np.asarray(units._present).tolist() == [[True, True], [True, False], [True, False]]
 
 
 # ----------------------------------------------------------------------------------------------------------- conditions

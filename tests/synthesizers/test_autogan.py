@@ -347,6 +347,8 @@ def test_both_phases_do_what_was_charged(encoder: str, latent_critic: bool, monk
         assert isinstance(network, Autoencoder if encoder == "joint" else Decoder)
         assert (loss.fixed is None) == (encoder == "joint")
         assert (steps.sampling_rate, float(steps.noise_multiplier), steps.num_steps) == (0.25, 7.0, 12)
+        assert isinstance(steps, ChargedSteps)
+        assert isinstance(steps._units, PrivateUnits)
         assert (descent.batch_size, descent.clip_norm, len(steps._units._rows)) == (10, 0.5, 30)
         pair = (_bytes(given["noise_key"]), _bytes(given["batch_key"]))
         used.append(noise.given[noise.pairs.index(pair)])
@@ -359,6 +361,7 @@ def test_both_phases_do_what_was_charged(encoder: str, latent_critic: bool, monk
         assert (charged.sampling_rate, float(charged.noise_multiplier)) == (0.125, 9.0)
         assert float(hyperparameters.clip_norm) == 0.25
         assert given["options"].iterations is None  # all that were charged
+        assert isinstance(charged._units, PrivateUnits)
         assert (len(charged._units._rows), charged.num_steps) == (30, 16)
         assert not {_bytes(given["network_key"])} & set(noise.given)
         used.append(_bytes(key))

@@ -11,7 +11,8 @@ import optax
 import pytest
 from jaxtyping import Array
 
-from understudy.errors import BudgetExceeded, Diverged
+import understudy as us
+from understudy.errors import BudgetExceeded, ConfigError, Diverged
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
 from understudy.privacy.rows import PrivateUnits, PublicUnits
 from understudy.training.critics import one_hot_blocks
@@ -40,6 +41,7 @@ def table(num_rows: int = 200, *, noise: Any = 1.5) -> ChargedSteps:
 
 def public_table(num_rows: int) -> PublicSteps:
     units = table(num_rows)._units
+    assert isinstance(units, PrivateUnits)
     return PublicSteps(PublicUnits(units._rows, units._present), RATE, STEPS)
 
 
@@ -67,7 +69,9 @@ def test_without_noise_and_bound_a_critic_step_is_the_plain_one(kind: str) -> No
     fakes = generate(SMALL, state.generator, SMALL.batch_size, fake_key)[1]
     at = np.asarray(batches._indices)[np.asarray(batches._taken)]
     assert 5 < len(at) < 60
-    codes = np.asarray(table()._units._rows)[at, 0]
+    units = table()._units
+    assert isinstance(units, PrivateUnits)
+    codes = np.asarray(units._rows)[at, 0]
     real = jnp.asarray(np.concatenate([np.eye(b.size)[codes[:, j]] for j, b in enumerate(BLOCKS)], axis=1), jnp.float32)
     trained, rest = eqx.partition(state.critic, eqx.is_inexact_array)
 
@@ -217,3 +221,14 @@ def test_networks_are_taken_from_public_rows_and_nothing_else() -> None:
     assert int(state.iteration) == 0
     assert all(np.all(leaf == 0) for leaf in arrays_of((state.critic_moments, state.generator_moments)))
     assert float(state.clip.bounds[0]) == 1.0
+
+
+@pytest.mark.parametrize("method", ["dpgan", "dpctgan", "pategan", "patectgan", "autogan", "bayesgan"])
+def test_numbers_of_too_many_declared_rows_are_refused_before_any_charge(method: str) -> None:
+    """At plan time, by the declared size alone; codes of as many rows are not refused."""
+    columns = {name: {"kind": "integer", "bounds": [0, 9]} for name in "abcdefghij"}
+    columns["a"] = {"kind": "boolean"}
+    schema = {"table": {"rows": 130_000_000}, "columns": columns}
+    with pytest.raises(ConfigError, match=r"130,000,000 declared rows of 10 columns.*Use features=\"binned\""):
+        us.plan(schema, f"{method}(features=typed)", epsilon=1.0, delta=1e-9)
+    assert us.plan(schema, f"{method}(features=binned)", epsilon=1.0, delta=1e-9)

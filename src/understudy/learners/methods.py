@@ -34,17 +34,16 @@ from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.moments import Moments, block_weights, check_rows, class_blocks, noisy_class_sums, noisy_moments
 from understudy.privacy.objective import MOST_INPUTS, noisy_minimisers
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.sampling import num_slots, round_sampling_rate
+from understudy.privacy.sampling import round_sampling_rate
 from understudy.progress import Progress
 from understudy.schema import Domain
 from understudy.settings import Between, Count, InnerFraction, NotNegative, OneOf, Positive, Widths, check_settings
 from understudy.training.dpsgd import Descent, train_network
 from understudy.training.loop import RunOptions
+from understudy.training.settings import check_numbers
 
 METHODS = ("sgd", "objective")
 OBJECTIVE_PENALTY = 3e-4
-SLOTS_AT_ONCE = 1 << 22
-"""Slots of the batches that are sampled at once, at most: they bound the steps of one call of the program."""
 
 # ------------------------------------------------------------------------------------------------------ gradient steps
 
@@ -75,6 +74,7 @@ class Steps:
         round_sampling_rate(self.sampling_rate)
 
     def _steps_query(self, target: str, domain: Domain, budget: Budget) -> Query:
+        check_numbers(domain, "Learn from a sample of the rows.")
         rate = round_sampling_rate(self.sampling_rate)
         noise = budget.calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} gradient steps, each on about one unit in {1 / self.sampling_rate:.0f}"
@@ -93,8 +93,7 @@ class Steps:
     ) -> Layers:
         charged = charge_dpsgd(rows, plan["steps"], ledger, _SinglePrecision(examples))
         batch_size = max(1, round(charged.sampling_rate * rows.public_num_rows))
-        chunk = max(1, min(RunOptions.chunk, SLOTS_AT_ONCE // num_slots(batch_size)))
-        options = RunOptions(progress=progress, slot=ledger.slot(), chunk=chunk)
+        options = RunOptions(progress=progress, slot=ledger.slot())
         bound, penalty = self.clip_norm, self.penalty
         descent = Descent(
             batch_size=batch_size, learning_rate=self.learning_rate, clip_norm=bound, cosine=True, penalty=penalty

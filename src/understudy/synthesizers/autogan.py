@@ -133,6 +133,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         on the rows.
         """
         self._check_domain(domain)
+        self.check_features(domain)
         queries = plan_marginals(domain, budget, self.marginals_fraction)
         if self.encoder == "dp_pca":
             what = "second moments of all features, for the encoder"

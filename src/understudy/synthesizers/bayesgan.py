@@ -170,6 +170,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms, then all updates of discriminators; the last fill what is left. No cost depends on
         the rows."""
+        self.check_features(domain)
         queries = plan_marginals(domain, budget, self.marginals_fraction)
         schedule = self._stages(domain.num_rows)
         noise = budget.after(queries).calibrate(lambda noise: self._events(schedule, noise))

@@ -85,6 +85,7 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Noisy marginals, then all critic steps, which take the rest. No cost depends on the rows."""
+        self.check_features(domain)
         target_fraction = self.target_fraction if self._holds_target else 0.0
         queries = plan_marginals(domain, budget, self.marginals_fraction, target_fraction)
         queries.append(critic_query(self, domain, budget.after(queries)))

@@ -118,6 +118,7 @@ class VoteGAN(
 
         Nor on the number of teachers or Gaussian queries: these set how much the same money tells.
         """
+        self.check_features(domain)
         target_fraction = self.target_fraction if self._holds_target else 0.0
         planned = plan_marginals(domain, budget, self.marginals_fraction, target_fraction)
         left = budget.after(planned)

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.privacy.clipping import Clip, RowLoss
 from understudy.privacy.dpsgd import ChargedSteps, FakesFn, PublicSteps, noisy_gradient, public_gradient, sample_batches
-from understudy.privacy.sampling import Batches
+from understudy.privacy.sampling import Batches, num_slots
 from understudy.training.loop import RunOptions, cached_jit, run_training
 from understudy.training.optimizer import Network, optimizer_step, trainable, update_average
 
@@ -82,7 +82,8 @@ def train_network(
 
     moments = _optimizer(descent).init(trainable(network))
     start = DescentState(network, moments, network, jnp.asarray(0, jnp.int32))
-    return run_training(advance_from, start, steps.num_steps, options, advice=advice)[0].average
+    slots = num_slots(descent.batch_size)
+    return run_training(advance_from, start, steps.num_steps, options, slots_each=slots, advice=advice)[0].average
 
 
 def sample_step_batches(descent: Descent, key: PRNGKeyArray, steps: Steps, first: int, count: int) -> Batches:

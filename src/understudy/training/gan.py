@@ -20,7 +20,7 @@ from understudy.encoding.features import num_features
 from understudy.models.networks import GENERATORS, Generator, GeneratorNetwork
 from understudy.privacy.clipping import Clip
 from understudy.privacy.dpsgd import sample_batches
-from understudy.privacy.sampling import Batches
+from understudy.privacy.sampling import Batches, num_slots
 from understudy.training.clip_schedule import adapt_clip, init_clip, renew_clip
 from understudy.training.critics import Conditions, row_loss
 from understudy.training.dpsgd import Steps, row_gradient
@@ -235,4 +235,5 @@ def train(
         return run(state, steps, hyperparameters, key, batches, context)
 
     iterations, each = steps.num_steps // settings.critic_steps, settings.critic_steps
-    return run_training(advance_from, state, iterations, options, steps_each=each, advice=ADVICE)
+    slots = each * num_slots(settings.batch_size)
+    return run_training(advance_from, state, iterations, options, steps_each=each, slots_each=slots, advice=ADVICE)

@@ -27,7 +27,7 @@ from understudy.privacy.langevin import (
     noisy_langevin_step,
     zero_momentum,
 )
-from understudy.privacy.sampling import Batches
+from understudy.privacy.sampling import Batches, num_slots
 from understudy.training import gan
 from understudy.training.critics import row_loss
 from understudy.training.gan import Hyperparameters, batches_of
@@ -204,6 +204,7 @@ def train_chains(
         charged.num_iterations,
         options,
         steps_each=chains.engine.critic_steps,
+        slots_each=chains.engine.critic_steps * num_slots(chains.engine.batch_size),
         advice="Lower step_size, or raise friction.",
     )
     return trajectory

@@ -29,6 +29,9 @@ OUT_OF_MEMORY = (
     "memory, the same guarantee), or a smaller sampling_rate, which also changes the plan."
 )
 
+SLOTS_AT_ONCE = 1 << 22
+"""Slots of the batches that are sampled for one call of the program, at most: large batches bound its iterations."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions:
@@ -41,7 +44,7 @@ class RunOptions:
     keep_last: int | None = None
     """The number of checkpoints to keep, the last ones; None: all."""
     chunk: int = 100
-    """Iterations in one call of the compiled program."""
+    """Iterations in one call of the compiled program, at most."""
     progress: Progress | None = None
     slot: "Slot | None" = None
     """Where the state is saved, and found again by a run that is resumed."""
@@ -103,10 +106,12 @@ def run_training(
     options: RunOptions | None = None,
     *,
     steps_each: int = 1,
+    slots_each: int = 1,
     advice: str,
 ) -> tuple[State, list[TrainingCheckpoint]]:
     """Run to the last iteration; the final state and the trajectory. `advance(state, first, count)` goes `count` on.
 
+    `slots_each` is the number of slots of the batches of an iteration.
     With a slot the training continues from what was saved there, to the same result. It stops with `Diverged` and this
     advice when a network is no longer finite.
     """
@@ -123,8 +128,9 @@ def run_training(
     if progress is not None:
         progress(done / iterations, Compiling(f"{clock.describe(done * steps_each)}, compiling"))
     first_kept = 0 if options.keep_last is None or not keep_every else iterations // keep_every - options.keep_last
+    most = max(1, min(options.chunk, SLOTS_AT_ONCE // slots_each))
     while done < iterations:
-        length = min(options.chunk, iterations - done)
+        length = min(most, iterations - done)
         if keep_every:  # up to the next checkpoint, and no further
             length = min(length, keep_every - done % keep_every)
         try:

@@ -8,7 +8,7 @@ program; `Settings.of(method, ...)` reads it off the method by name.
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from understudy.encoding.features import FEATURES, MODES, Blocks
 from understudy.errors import ConfigError
@@ -18,7 +18,23 @@ from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.settings import Between, Count, Fraction, KeyOf, NotNegative, OneOf, Positive, Widths, check_settings
 from understudy.training.losses import LOSSES
 
+if TYPE_CHECKING:
+    from understudy.schema import Domain  # reads tables; training alone must not need to
+
 ClipNorm = Annotated[float, Between(LEAST_CLIP, MOST_CLIP)]
+
+MOST_NUMBERS = 2**30
+"""The most numbers, rows times columns, that features are made of: all of them are in memory, in 8 bytes each."""
+
+
+def check_numbers(domain: "Domain", advice: str) -> None:
+    """Refuse a table whose numbers do not fit in memory, by its declared number of rows."""
+    rows, columns = domain.declared_rows or 0, len(domain.names)
+    if rows * columns > MOST_NUMBERS:
+        raise ConfigError(
+            f"This method needs the numbers of all rows in memory, and {rows:,} declared rows of {columns} columns are "
+            f"{rows * columns:,} of {MOST_NUMBERS:,} at most. {advice}"
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,6 +48,11 @@ class FeatureSettings:
     """With features="modes": components fitted to noisy histograms, or a public_grid of them."""
     num_modes: Count = 10
     """The largest number of components of a number."""
+
+    def check_features(self, domain: "Domain") -> None:
+        """Refuse features that need the numbers of too many rows. Before anything is charged, by public facts."""
+        if self.features != "binned":
+            check_numbers(domain, 'Use features="binned", which trains on codes.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
