@@ -55,8 +55,8 @@ GRAPH_NOT_COVERED = {
 KEPT_IN = {
     "scratch": "Anyone who could read the disk of the machine during the run. The codes of the private rows were "
     "kept in a scratch folder on this machine during the run and deleted.",
-    "spark": "Anyone who could read the machines of the cluster during the run. Spark kept the codes of the private "
-    "rows in its memory and, where that was short, in files on their local disks, and deleted them.",
+    "spark": "Anyone who could read the machines of the cluster during the run. Spark kept private rows and their "
+    "codes in its memory and, where that was short, in files on their local disks, and deleted them.",
 }
 """Of rows that were kept outside the memory of one process."""
 

@@ -8,6 +8,7 @@ accumulators. Codes are kept by Spark in its memory and on its local disks until
 import functools
 import io
 import itertools
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -128,8 +129,7 @@ class SparkCodes:
         counts = [np.zeros(0, np.int64)]
         for portion in _portions(cliques, whole.tolist(), self._num_tasks):
             task = functools.partial(_count, portion, whole.tolist(), self._type)
-            cells = sum(int(np.prod(whole[list(clique)])) for clique in portion)
-            counts.append(add_arrays([np.zeros(cells, np.int64), *_run(self._frame, task)]))
+            counts.append(add_arrays([_no_counts(portion, whole.tolist()), *_run(self._frame, task)]))
         return np.concatenate(counts)
 
     @functools.cached_property
@@ -167,12 +167,16 @@ def _needs_rows() -> ConfigError:
     )
 
 
+def _no_counts(workload: Sequence[Columns], sizes: Sequence[int]) -> Int64[np.ndarray, " cells"]:
+    return np.zeros(sum(math.prod(sizes[column] for column in clique) for clique in workload), dtype=np.int64)
+
+
 def _portions(workload: Sequence[Columns], sizes: Sequence[int], num_tasks: int) -> Iterator[list[Columns]]:
     """Cliques whose counts the tasks can return together; at least one."""
     portion: list[Columns] = []
     held = 0
     for clique in workload:
-        size = 8 * num_tasks * int(np.prod([sizes[column] for column in clique], dtype=np.int64))
+        size = 8 * num_tasks * math.prod(sizes[column] for column in clique)
         if portion and held + size > RESULT_BYTES:
             yield portion
             portion, held = [], 0
@@ -230,11 +234,10 @@ def _blocks(batches: Batches, dtype: np.dtype, num_columns: int) -> Iterator[Int
 
 
 def _count(workload: Sequence[Columns], sizes: Sequence[int], dtype: np.dtype, batches: Batches) -> Batches:
-    blocks = _blocks(batches, dtype, len(sizes))
-    counts = (count_workload(codes, workload, sizes, threads=1) for codes in blocks)  # a task has one core
-    first = next(counts, None)
-    if first is not None:
-        yield _to_row(add_arrays([first, *counts]))
+    total = _no_counts(workload, sizes)
+    for codes in _blocks(batches, dtype, len(sizes)):
+        total += count_workload(codes, workload, sizes, threads=1)  # a task has one core
+    yield _to_row(total)
 
 
 def _add_hashes(steps: Sequence[Callable], unit: str, columns: Sequence[str], batches: Batches) -> Batches:
@@ -346,6 +349,6 @@ def _explain(error: Exception) -> "ConfigError | TableError":
             f"The Spark executors have version {other[1]} of understudy, expected {__version__}. Install it there."
         )
     return TableError(
-        f"A Spark job failed for good ({type(error).__name__}), as a file was damaged or an executor was lost. Spark's"
-        " own log says more, and may quote rows."
+        f"A Spark job failed for good ({type(error).__name__}): a file is damaged, a value breaks a rule of Spark, or"
+        " an executor was lost. The logs of the executors say more; they may quote rows."
     )

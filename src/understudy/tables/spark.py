@@ -158,7 +158,9 @@ def open_session(engine: str) -> "SparkSession":
     if engine != "spark":
         builder = builder.master(engine)
     try:
-        return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        session.sparkContext.setLogLevel("OFF")  # its messages may quote rows
+        return session
     except Exception as error:
         raise ConfigError(
             f"Spark cannot be started ({type(error).__name__}). It needs Java 17 or later on the PATH (Debian: apt"
