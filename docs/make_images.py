@@ -1,4 +1,4 @@
-"""Draws the picture of the README from a real run on the embedded survey.
+"""Draws the picture of the README from a real run on the embedded survey, and the map of a made city.
 
 python docs/make_images.py
 """
@@ -33,6 +33,37 @@ def main() -> None:
             for name in ("survey.csv", "synthetic.csv")
         )
     (IMAGES / "real_and_synthetic.svg").write_text(draw_shares(real, fake))
+    (IMAGES / "city.svg").write_text(draw_city())
+
+
+def draw_city() -> str:
+    """The density of the made city, real and synthetic, over its public outline."""
+    import numpy as np
+
+    import understudy as us
+    from understudy.benchmark.simulators import city
+    from understudy.evaluation.locations import location_scores
+    from understudy.report.map_section import draw_map
+
+    drawn = city()
+    fake = us.fit(drawn.train, "mst", epsilon=1, delta=1e-6, schema=drawn.schema, seed=0).sample(100_000, seed=0)
+    points = [
+        {"home": np.stack([table.column(name).to_numpy() for name in ("lat", "lon")], axis=1)}
+        for table in (drawn.train, fake)
+    ]
+    found = location_scores(drawn.schema, *points).details["locations"]["home"]["map"]
+    peak = max(value for grid in (found["real"], found["synthetic"]) for row in grid for value in row)
+    panels = []
+    titles = ("100,000 people of a made city", "100,000 synthetic rows, epsilon 1, mst")
+    for number, (grid, title) in enumerate(zip((found["real"], found["synthetic"]), titles, strict=True)):
+        body = draw_map(found, grid, peak)[0]
+        panels.append(
+            f'<g transform="translate({20 + 350 * number}, 40)"><text y="-14" fill="{INK}">{title}</text>{body}</g>'
+        )
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 710 380" font-family="sans-serif" font-size="14">'
+        f'<rect width="710" height="380" fill="#fff"/>{"".join(panels)}</svg>\n'
+    )
 
 
 def draw_shares(real: pd.DataFrame, fake: pd.DataFrame) -> str:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from understudy.report import write_report as write_report
     from understudy.schema import Column as Column
     from understudy.schema import Domain as Domain
+    from understudy.schema import Location as Location
     from understudy.schema import Schema as Schema
     from understudy.splitting import split as split
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
@@ -79,7 +80,7 @@ _NAMES_IN = {
     "privacy.ledger": ("Guarantee", "Ledger", "Plan", "Statement"),
     "release": ("Release",),
     "report": ("write_report",),
-    "schema": ("Column", "Domain", "Schema"),
+    "schema": ("Column", "Domain", "Location", "Schema"),
     "splitting": ("split",),
     "synthesizers.protocol": ("Synthesizer",),
     "table_preview": ("Preview", "preview"),

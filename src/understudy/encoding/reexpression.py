@@ -256,7 +256,7 @@ def on_break(rule: Rule, schema: Schema) -> str:
 
 
 def rule_notes(schema: Schema, *, draws_per_row: int, least_draws: int) -> tuple[Note, ...]:
-    """How each rule will be kept, for the reader of a plan or run; none without rules. Public facts alone."""
+    """How each rule and location will be kept, for the reader of a plan or run; none without. Public facts alone."""
     known = reexpress(schema)
     again = (
         "by structural zeros and, where these do not decide, by drawing rows again: at most "
@@ -268,7 +268,17 @@ def rule_notes(schema: Schema, *, draws_per_row: int, least_draws: int) -> tuple
         f"A real row that breaks it is {moved[on_break(rule, schema)]}."
         for number, rule in enumerate(schema.rules, start=1)
     ]
-    return tuple(Note(text) for text in (*notes, *_free_columns(known)))
+    return tuple(Note(text) for text in (*notes, *_free_columns(known), *_location_notes(known)))
+
+
+def _location_notes(known: Reexpression) -> list[str]:
+    """Which public region the points of a location are kept in."""
+    return [
+        f"{step.location.name!r} is a location in the declared region ({step.location.region.summary}). A real point "
+        "outside is moved to the nearest point inside; every synthetic point is inside."
+        for step in known.steps
+        if isinstance(step, Located)
+    ]
 
 
 def _free_columns(known: Reexpression) -> list[str]:

@@ -51,7 +51,12 @@ def _figure(name: str, found: dict[str, Json], methods: Sequence[Style]) -> str:
 
 
 def _map(drawn: Json, grid: Sequence[Sequence[float]], peak: float, label: str, heading: str) -> str:
-    """Cells from south to north, drawn upwards, and the outline above them."""
+    body, width, height = draw_map(drawn, grid, peak)
+    return panel(body, f"Map of the density of {label}.", width=max(width, 120.0), height=height, heading=heading)
+
+
+def draw_map(drawn: Json, grid: Sequence[Sequence[float]], peak: float) -> tuple[str, float, float]:
+    """Cells from south to north, drawn upwards, the outline above them, and a scale; as SVG, with width and height."""
     width, height = (max(float(part), 1e-6) for part in drawn["km"])
     scale = SIZE / max(width, height)
     side, down = float(drawn["side"]) * scale, height * scale
@@ -65,16 +70,9 @@ def _map(drawn: Json, grid: Sequence[Sequence[float]], peak: float, label: str, 
     rings = ["M" + "L".join(f"{x * scale:.1f} {down - y * scale:.1f}" for x, y in ring) for ring in drawn["outline"]]
     outline = f'<path d="{"".join(rings)}" fill="none" stroke="{GREY_LINE}" stroke-width="0.8"/>' if rings else ""
     bar = _round_length(width / 3)
-    scale_bar = line(4, down + 10, 4 + bar * scale, down + 10, INK) + text(
-        8 + bar * scale, down + 14, f"{number(bar)} km", size=10.0
-    )
-    return panel(
-        "".join(cells) + outline + scale_bar,
-        f"Map of the density of {label}.",
-        width=max(width * scale, 120.0),
-        height=down + 20,
-        heading=heading,
-    )
+    end = 4 + bar * scale
+    ruler = line(4, down + 10, end, down + 10, INK) + text(end + 4, down + 14, f"{number(bar)} km", size=10.0)
+    return "".join(cells) + outline + ruler, width * scale, down + 20
 
 
 def _round_length(most: float) -> float:

@@ -15,6 +15,7 @@ from understudy.schema.domain import Clique as Clique
 from understudy.schema.domain import Domain as Domain
 from understudy.schema.domain import NumericDomain as NumericDomain
 from understudy.schema.domain import StructuralZeros as StructuralZeros
+from understudy.schema.locations import Location as Location
 from understudy.schema.rules import Combinations as Combinations
 from understudy.schema.rules import Determines as Determines
 from understudy.schema.rules import Keep as Keep

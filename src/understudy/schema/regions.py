@@ -105,6 +105,11 @@ class Box:
         inside = (west >= e.west) & (east <= e.east) & (south >= e.south) & (north <= e.north)
         return np.where(touches & inside, 2, touches.astype(np.int64))
 
+    @property
+    def summary(self) -> str:
+        """What it is, in a few words."""
+        return f"the box {self.south} to {self.north} north, {self.west} to {self.east} east"
+
     def to_dict(self) -> dict[str, object]:
         return {"box": [self.south, self.west, self.north, self.east]}
 
@@ -181,6 +186,11 @@ class Polygons:
         inside = shapely.covers(self._shape, shapely.box(*boxes.T))
         return np.where(touches & inside, 2, touches.astype(np.int64))
 
+    @property
+    def summary(self) -> str:
+        """What it is, in a few words."""
+        return "1 polygon" if len(self.polygons) == 1 else f"{len(self.polygons):,} polygons"
+
     def to_dict(self) -> dict[str, object]:
         return {"region": [[[list(point) for point in ring] for ring in rings] for rings in self.polygons]}
 
@@ -248,6 +258,11 @@ class Mask:
         marked = sums[cut_y[1], cut[1]] - sums[cut_y[0], cut[1]] - sums[cut_y[1], cut[0]] + sums[cut_y[0], cut[0]]
         return np.where(marked == (last - first) * (top - bottom), 2, (marked > 0).astype(np.int64)) * (marked > 0)
 
+    @property
+    def summary(self) -> str:
+        """What it is, in a few words."""
+        return f"{int(self._marked.sum()):,} marked cells of {self.box.summary}"
+
     def to_dict(self) -> dict[str, object]:
         return {**self.box.to_dict(), "mask": list(self.lines)}
 
@@ -284,6 +299,11 @@ class Sites:
         wanted = _complex(latitudes, longitudes)
         at = np.minimum(np.searchsorted(listed, wanted), len(listed) - 1)
         return listed[at] == wanted
+
+    @property
+    def summary(self) -> str:
+        """What it is, in a few words."""
+        return "1 site" if len(self.points) == 1 else f"{len(self.points):,} sites"
 
     def to_dict(self) -> dict[str, object]:
         codes = {} if self.codes is None else {"codes": list(self.codes)}
