@@ -8,6 +8,7 @@ Cliques that share columns are counted together: the counts of a joint clique ar
 inside it. One pass over three columns then serves three pairs.
 """
 
+import collections
 import functools
 import itertools
 import math
@@ -94,10 +95,10 @@ def join_cliques(workload: tuple[Columns, ...], sizes: tuple[int, ...], most_cel
     """
     left = {frozenset(clique): None for clique in sorted(workload, key=len, reverse=True)}
     orders = sorted({len(clique) for clique in left})
-    partners: dict[int, dict[int, None]] = {}  # columns that occur in a clique together, in a fixed order
-    for clique in workload:
-        for column in clique:
-            partners.setdefault(column, {}).update(dict.fromkeys(clique))
+    partners: dict[int, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+    for clique in left:
+        for one, other in itertools.permutations(sorted(clique), 2):
+            partners[one][other] += 1  # in how many cliques that are still to be counted they are together
     group_of: dict[frozenset[int], Columns] = {}
 
     def brought(group: Sequence[int], column: int) -> list[frozenset[int]]:
@@ -111,7 +112,7 @@ def join_cliques(workload: tuple[Columns, ...], sizes: tuple[int, ...], most_cel
         group = sorted(first)
         cells = math.prod(sizes[column] for column in group)
         while True:
-            near = dict.fromkeys(itertools.chain.from_iterable(partners[column] for column in group))
+            near = dict.fromkeys(itertools.chain.from_iterable(partners[column] for column in reversed(group)))
             fitting = (c for c in near if c not in group and cells * sizes[c] <= most_cells)
             tried = [(len(brought(group, c)), -c) for c in itertools.islice(fitting, TRIED_COLUMNS)]
             gain, column = max(tried, default=(0, 0))
@@ -124,6 +125,10 @@ def join_cliques(workload: tuple[Columns, ...], sizes: tuple[int, ...], most_cel
             if member in left:
                 del left[member]
                 group_of[member] = tuple(group)
+                for one, other in itertools.permutations(member, 2):
+                    partners[one][other] -= 1
+                    if not partners[one][other]:
+                        del partners[one][other]
     return {clique: group_of[frozenset(clique)] for clique in workload}
 
 

@@ -89,11 +89,11 @@ class CodeFile:
     """A file that codes are written to batch by batch, each column in one piece, and then mapped into memory."""
 
     def __init__(self, file: BinaryIO, num_rows: int, num_columns: int, dtype: np.dtype):
-        self._file, self._shape, self._type, self._written = file, (num_rows, num_columns), dtype, 0
+        self._file, self._extent, self._type, self._written = file, (num_rows, num_columns), dtype, 0
 
     def append(self, codes: np.ndarray) -> None:
         """Adds the codes of a batch."""
-        most, _ = self._shape
+        most, _ = self._extent
         assert self._written + len(codes) <= most, "more rows than there is space for"
         for at, column in enumerate(np.asfortranarray(codes, dtype=self._type).T):
             _write(self._file.fileno(), column, (at * most + self._written) * self._type.itemsize)
@@ -102,9 +102,9 @@ class CodeFile:
     def finish(self) -> Integer[np.ndarray, "rows columns"]:
         """All codes, as an array that reads the file. Nothing else refers to the file any more."""
         with self._file:
-            if not self._written or not all(self._shape):
-                return np.zeros((self._written, self._shape[1]), dtype=self._type)
-            whole = np.memmap(self._file, self._type, mode="r", shape=self._shape, order="F")
+            if not self._written or not all(self._extent):
+                return np.zeros((self._written, self._extent[1]), dtype=self._type)
+            whole = np.memmap(self._file, self._type, mode="r", shape=self._extent, order="F")
         return np.asarray(whole)[: self._written]
 
 
