@@ -44,6 +44,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore::understudy.errors.UnderstudyWarning")
 
 
+LONG_TESTS = ROOT / "tests" / "long_tests.txt"
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of long_tests.txt: those of `make test` must be done in a quarter of an hour."""
+    lines = [
+        line.split(maxsplit=1) for line in LONG_TESTS.read_text(encoding="utf-8").splitlines() if line[:1] not in "#"
+    ]
+    marks = {name: mark for mark, name in lines}
+    for item in items:
+        for name in (item.nodeid, item.nodeid.partition("[")[0], item.nodeid.partition("::")[0]):
+            if name in marks:
+                item.add_marker(marks[name])
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_network() -> Iterator[None]:
     """Refuses every connection of this process that would leave the machine."""
