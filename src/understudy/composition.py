@@ -52,7 +52,8 @@ def describe_total(earlier: Sequence[Statement], now: NextRelease) -> str | None
     if not all(statement.is_private for statement in earlier):
         return f"{begin}, not all private. Together with this run they have no guarantee."
     begin += f" (epsilon {_listed([round_up(statement.epsilon, 4) for statement in earlier])})"
-    units = sorted({_named(each.unit, each.graph_unit) for each in (now, *(each.facts for each in earlier))})
+    before = {_named(each.facts.unit, each.facts.graph_unit) for each in earlier}
+    units = sorted({_named(now.unit, now.graph_unit), *before})
     if len(units) > 1:
         return (
             f"{begin}. Their privacy units differ ({_listed(units)}), so the costs cannot be added. Use one unit for "

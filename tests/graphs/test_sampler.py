@@ -24,8 +24,8 @@ def is_simple(edges: np.ndarray) -> bool:
 
 
 def test_graphical_sequences_are_those_that_networkx_knows() -> None:
-    for degrees in itertools.product(range(-1, 6), repeat=5):
-        assert is_graphical(np.array(degrees)) == nx.is_graphical(degrees)
+    for listed in itertools.product(range(-1, 6), repeat=5):
+        assert is_graphical(np.array(listed)) == nx.is_graphical(listed)
     rng = np.random.default_rng(0)
     for _ in range(30):  # more than 1,000 nodes: the sums are computed otherwise
         degrees = np.minimum(rng.zipf(1.4, 1200), 1199)
