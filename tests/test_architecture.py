@@ -81,7 +81,7 @@ FREE_DRAWS = {
 }
 """Draws that could hide a statistic. Uniform and categorical draws, of which samplers are made, are not among them."""
 
-PRIVATE_STATE = {"_codes", "_make_positions", "_exact_counts", "_cache", "_units"}
+PRIVATE_STATE = {"_codes", "_make_positions", "_exact_counts", "_count_ahead", "_cache", "_units"}
 """What `PrivateRows` holds; `privacy/test_opaque.py` has the rule for all opaque types."""
 
 CODE_IN_DATA = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
@@ -139,6 +139,27 @@ ALLOWED_EXACT: dict[tuple[str, str], str] = {
     ("schema/check.py", "_check_values"): "for the steward only",
 }
 """(file, function) to the reason why it may."""
+
+
+RAW_READERS = {"TableStream", "as_arrow", "from_frame", "open_spark_table", "read_column", "read_table", "stream_table"}
+"""What gives raw rows, or reads a file of them."""
+
+MAY_READ_ROWS: dict[str, str] = {
+    "sources.py": "hands the private table to `PrivateTable` at once",
+    "graphs/fit.py": "hands the private edges to `privacy/` at once",
+    "graphs/schema.py": "public nodes",
+    "learners/arrays.py": "reads X and y for `learners/sklearn.py`",
+    "learners/sklearn.py": "hands X and y to `PrivateTable` at once",
+    "splitting.py": "files of the steward",
+    "table_preview.py": "for the steward only",
+    "evaluation/inputs.py": "outside the guarantee: compares with real rows",
+    "disclosure/inputs.py": "outside the guarantee: compares with real rows",
+    "benchmark/execution.py": "public tables",
+    "demo/__init__.py": "the embedded table is public",
+    "cli/split.py": "files of the steward",
+    "cli/app.py": "for the steward only: checks and drafts of a schema",
+}
+"""The files outside `privacy/` and `tables/` that may read rows, and why."""
 
 
 # -------------------------------------------------------------------------------------------------------------- imports
@@ -278,6 +299,21 @@ def exact_faults(source: str, file: str) -> list[str]:
     ]
 
 
+# ------------------------------------------------------------------------------------------------------------- raw rows
+
+
+def raw_reads(source: str) -> list[str]:
+    """What a file imports that gives raw rows, from wherever; also by the attribute of a module."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if module.startswith("understudy.tables"):
+                found += [each.name for each in names if each.name in RAW_READERS]
+            case ast.Attribute(attr=attr, value=ast.Name(id="tables" | "stream" | "reading" | "frames")):
+                found += [attr] if attr in RAW_READERS else []
+    return found
+
+
 # ---------------------------------------------------------------------------------------------------------------- tests
 
 
@@ -317,6 +353,20 @@ def test_the_privacy_folder_is_what_the_rules_are_about() -> None:
     counts = noise_faults((SOURCE / "privacy/counts.py").read_text(), "privacy/counts.py")
     for fault in ("takes _exact_counts", "draws discrete_gaussian", "uses a ledger's noise"):
         assert any(fault in each for each in counts)
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if f.parts[0] not in ("privacy", "tables")], ids=str)
+def test_raw_rows_are_read_in_few_places(file: Path) -> None:
+    """Beside `privacy/` and `tables/`: what these then do with rows is for the rules above and `test_opaque.py`."""
+    assert not raw_reads((SOURCE / file).read_text()) or file.as_posix() in MAY_READ_ROWS
+
+
+def test_the_rule_about_raw_rows_can_fail_and_has_no_idle_exception() -> None:
+    assert raw_reads("from understudy.tables import conform, stream_table") == ["stream_table"]
+    assert raw_reads("from understudy.tables.reading import as_arrow") == ["as_arrow"]
+    assert raw_reads("from understudy import tables\nx = tables.read_table(p)") == ["read_table"]
+    assert not raw_reads("from understudy.tables import conform")
+    assert all(raw_reads((SOURCE / file).read_text()) for file in MAY_READ_ROWS)
 
 
 def test_opendp_is_for_tests_alone() -> None:
