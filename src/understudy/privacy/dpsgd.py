@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from understudy.errors import BudgetExceeded
 from understudy.privacy.clipping import Clip, NoisySum, RowLoss, add_noise, check_network, clipped_sum, unit_loss
+from understudy.privacy.devices import sum_over_devices
 from understudy.privacy.held import HeldUnits
 from understudy.privacy.rows import PrivateUnits, PublicUnits
 from understudy.privacy.sampling import Batches, chunk_size, num_slots, poisson_batches, sum_over_batch
@@ -89,7 +90,7 @@ def sample_batches(
 def _num_units(steps: ChargedSteps | PublicSteps) -> int:
     if isinstance(steps, PublicSteps):
         return len(steps.units.present)
-    return steps._units._num_units if isinstance(steps._units, HeldUnits) else len(steps._units._present)
+    return steps._units._num_units
 
 
 def noisy_gradient(
@@ -153,6 +154,10 @@ def _exact_sum(
     check_network(network)
     of_unit, chunk = unit_loss(loss), batch._indices.shape[-1]
 
+    def clipped(shared: tuple[PyTree, Clip], units: PyTree, taken: Array) -> tuple[PyTree, Fixed]:
+        network, clip = shared
+        return clipped_sum(of_unit, network, units, taken, clip)
+
     def sum_chunk(units: tuple[Array, Array], taken: Array, chunk_key: PRNGKeyArray) -> tuple[PyTree, Fixed]:
         rows, present = units
         keys_key, fake_key = jax.random.split(chunk_key)
@@ -162,6 +167,6 @@ def _exact_sum(
             slots = rows.shape[1]
             fakes = fakes_fn(fake_key, chunk * slots).reshape(chunk, slots, -1)
         taken = taken & present.any(axis=1)  # a line without rows is an absent unit
-        return clipped_sum(of_unit, network, (rows, present, fakes, keys), taken, clip)
+        return sum_over_devices(clipped, (network, clip), (rows, present, fakes, keys), taken)
 
     return sum_over_batch(sum_chunk, units, batch, key)

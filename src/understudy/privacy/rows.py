@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, Integer, PRNGKeyArray
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.codes import ArrayCodes, Codes
 from understudy.privacy.counting import split_counts
+from understudy.privacy.devices import place_units
 from understudy.privacy.totals import Totals
 
 if TYPE_CHECKING:  # these read tables; training alone must not need to
@@ -230,6 +231,12 @@ class PrivateUnits(eqx.Module):
     _rows: Float[Array, "units slots features"] | Integer[Array, "units slots columns"]
     """Features, or the codes of one-hot blocks."""
     _present: Bool[Array, "units slots"]
+    _absent: int = eqx.field(static=True, default=0)
+    """Lines at the end that are no units and never sampled: with them, lines divide evenly among several devices."""
+
+    @property
+    def _num_units(self) -> int:
+        return len(self._present) - self._absent
 
     def __repr__(self) -> str:
         return "PrivateUnits(...)"  # shapes would reveal the number of units
@@ -278,7 +285,8 @@ def arrange_units(rows: PrivateRows, encoded: np.ndarray) -> PrivateUnits:
         arranged = np.zeros((len(first), slots, encoded.shape[1]), dtype=encoded.dtype)
         present = np.zeros((len(first), slots), dtype=bool)
         arranged[line, slot], present[line, slot] = encoded[order], True
-    return PrivateUnits(jnp.asarray(arranged), jnp.asarray(present))
+    lines = place_units(arranged)
+    return PrivateUnits(lines, place_units(present), len(lines) - len(arranged))
 
 
 def number_units(unit_of_row: Integer[np.ndarray, " rows"]) -> tuple[int, Integer[np.ndarray, " rows"]]:

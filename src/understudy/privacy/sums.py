@@ -79,6 +79,16 @@ def add_totals(first: Total, second: Total) -> Total:
     return jax.tree_util.tree_map(add, first, second, is_leaf=is_fixed)
 
 
+def add_over_axis(total: Total, axis: str) -> Total:
+    """The sum of the totals of all devices along this axis of theirs. Lower words of up to 2^11 devices fit."""
+
+    def add(one: PyTree) -> PyTree:
+        summed = jax.lax.psum(one, axis)
+        return _carry(summed) if is_fixed(one) else summed
+
+    return jax.tree_util.tree_map(add, total, is_leaf=is_fixed)
+
+
 def total_of_blocks(sums: Float[Array, "blocks ..."], step: Float[Array, "..."] | None) -> Fixed | Float[Array, "..."]:
     """Block sums on the grid, added up. Without a grid, for runs without privacy, as floats."""
     if step is None:
