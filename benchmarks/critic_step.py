@@ -1,6 +1,7 @@
 """How much a private critic step costs beside the same step without privacy.
 
     python benchmarks/critic_step.py --populations 1 16 84 256 --write
+    python benchmarks/critic_step.py --populations 1 --skip-per-example --parts --peers ~/.cache/peers --write
     CRITIC_STEP_BATCH=20000 python benchmarks/critic_step.py --populations 1 --skip-per-example --write
 
 Four steps, each scanned: private (a Poisson batch, clipped sum, noise), float32 (the same with one plain float32 sum,
@@ -8,19 +9,25 @@ whose sensitivity is not proven: what the proof costs), plain (as many rows by u
 backward pass), and private by gradients of every row. All take the same generated rows and Adam, so that what differs
 is the query of the rows. Populations are mapped over keys and networks. Needs nothing but NumPy, JAX, Equinox and
 Optax. Rows are drawn from a seed: no table is read.
+
+Times are those of a clock, and processor seconds of the process, which other processes on a shared machine change less.
+`--peers FOLDER` also times Opacus and jax-privacy, each in an environment of its own that is built in that folder.
 """
 
 import argparse
 import datetime
+import functools
+import json
 import os
 import platform
 import shlex
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "src"))
@@ -167,83 +174,146 @@ def start(members: int) -> tuple[Any, Any, jax.Array]:
     return critics, moments, jax.random.split(jax.random.key(SEED + 1), members)
 
 
-def timed(members: int, num_steps: int, repeats: int, names: list[str]) -> dict[str, tuple[float, float]]:
-    """For each step: seconds of compilation, and the median seconds of one step. Turns are taken in every round."""
+class Seconds(NamedTuple):
+    """Of one step: medians over rounds."""
+
+    wall: float
+    cpu: float
+
+
+def interleaved(runs: dict[str, Callable[[], Any]], num_steps: int, repeats: int) -> dict[str, Seconds]:
+    """Each run once in every round, after one that does not count: what disturbs the machine disturbs all of them."""
+    found: dict[str, list[Seconds]] = {name: [] for name in runs}
+    for run in runs.values():
+        jax.block_until_ready(run())
+    for _ in range(repeats):
+        for name, run in runs.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            jax.block_until_ready(run())
+            spent = Seconds(time.perf_counter() - wall, time.process_time() - cpu)
+            found[name].append(Seconds(*(each / num_steps for each in spent)))
+    return {name: Seconds(*map(statistics.median, zip(*rounds, strict=True))) for name, rounds in found.items()}
+
+
+def timed(members: int, num_steps: int, repeats: int, names: list[str]) -> dict[str, tuple[float, Seconds]]:
+    """For each step: seconds of compilation, and of one step."""
     units, fakes = rows_and_fakes()
     critics, moments, keys = start(members)
-    compiled: dict[str, Callable] = {}
-    compile_seconds = {}
     step_keys = jax.vmap(lambda key: jax.random.split(key, num_steps))(keys)
     coin_keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, 1), num_steps))(keys)
+    if members == 1:  # as a training alone is run
+        given = (critics, moments, step_keys, coin_keys)
+        critics, moments, step_keys, coin_keys = jax.tree_util.tree_map(lambda array: array[0], given)
 
     def drawn() -> Batches:
         return poisson_batches(coin_keys, ROWS, sampling_rate=RATE, chunk=CHUNK, slots=SLOTS)
 
     draws = jax.block_until_ready(drawn())
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+    compile_seconds, runs = {}, {}
     for name in names:
         began = time.perf_counter()
-        mapped = jax.jit(jax.vmap(scanned(STEPS[name]), in_axes=(0, 0, None, None, 0, 0)))
-        compiled[name] = mapped.lower(critics, moments, units, fakes, draws, step_keys).compile()
+        steps = scanned(STEPS[name])
+        steps = steps if members == 1 else jax.vmap(steps, in_axes=(0, 0, None, None, 0, 0))
+        program = jax.jit(steps).lower(critics, moments, units, fakes, draws, step_keys).compile()
         compile_seconds[name] = time.perf_counter() - began
-        jax.block_until_ready(compiled[name](critics, moments, units, fakes, draws, step_keys))
-    for _ in range(repeats):
-        for name in names:
-            began = time.perf_counter()
-            now = draws if name == "plain" else drawn()  # the coins' time is part of a private step's
-            jax.block_until_ready(compiled[name](critics, moments, units, fakes, now, step_keys))
-            seconds[name].append((time.perf_counter() - began) / num_steps)
-    return {name: (compile_seconds[name], statistics.median(seconds[name])) for name in names}
+
+        def run(program: Callable = program, is_plain: bool = name == "plain") -> Any:
+            # The time of the coins is part of a private step's.
+            return program(critics, moments, units, fakes, draws if is_plain else drawn(), step_keys)
+
+        runs[name] = run
+    found = interleaved(runs, num_steps, repeats)
+    return {name: (compile_seconds[name], found[name]) for name in names}
 
 
 def parts(num_steps: int, repeats: int) -> dict[str, float]:
-    """Microseconds of one network's private step, piece by piece; each piece is scanned alone."""
+    """Processor seconds of one network's query of the rows, split by what each part adds to the ones before it."""
     units, _ = rows_and_fakes()
     critics, _, _ = start(1)
     critic = jax.tree_util.tree_map(lambda leaf: leaf[0], critics)
     leaves = jax.tree_util.tree_leaves(eqx.filter(critic, eqx.is_inexact_array))
-    of_unit, clip = unit_loss(row_loss(LOSS, BLOCKS, None, paired=False)), Clip.flat(CLIP)
-    chunk_units = (units._rows[:CHUNK], units._present[:CHUNK], None, jax.random.split(jax.random.key(0), CHUNK))
+    of_unit, clip, taken = unit_loss(row_loss(LOSS, BLOCKS, None, paired=False)), Clip.flat(CLIP), jnp.ones(CHUNK, bool)
+    drawn = (units._rows[:CHUNK], units._present[:CHUNK], None, jax.random.split(jax.random.key(0), CHUNK))
 
-    def clipped(carry: jax.Array, _: jax.Array, *, bound: Clip | None) -> jax.Array:
-        moved = jax.tree_util.tree_map(lambda leaf: leaf + carry if eqx.is_inexact_array(leaf) else leaf, critic)
-        if bound is not None:
-            found = clipped_sum(of_unit, moved, chunk_units, jnp.ones(CHUNK, bool), bound)[0]
-            found = jax.tree_util.tree_map(lambda leaf: leaf.astype(jnp.float32), found)
-        else:
-            trained, rest = eqx.partition(moved, eqx.is_inexact_array)
-            real = chunk_units[0][:, 0]
-            found = jax.grad(
-                lambda inside: jnp.sum(jax.vmap(lambda row: LOSS.real(eqx.combine(inside, rest)(row)))(real))
-            )(trained)
-        return carry + 1e-20 * sum(leaf.sum() for leaf in jax.tree_util.tree_leaves(found))
-
-    def noise(carry: jax.Array, key: jax.Array) -> jax.Array:
-        return carry + normals(key, sum(leaf.size for leaf in leaves)).sum()
-
-    pieces = {
-        "clipped sum": lambda carry, key: clipped(carry, key, bound=clip),
-        "plain gradient of as many rows": lambda carry, key: clipped(carry, key, bound=None),
-        "noise": noise,
-    }
-    found = {}
-    for name, piece in pieces.items():
-        run = jax.jit(
-            lambda keys, piece=piece: jax.lax.scan(lambda c, key: (piece(c, key), None), jnp.zeros(()), keys)[0]
+    def plain_sum(critic: Any, num_rows: int) -> Any:
+        trained, rest = eqx.partition(critic, eqx.is_inexact_array)
+        real = drawn[0][:num_rows, 0]
+        return jax.grad(lambda inside: jnp.sum(jax.vmap(lambda row: LOSS.real(eqx.combine(inside, rest)(row)))(real)))(
+            trained
         )
-        keys, seconds = jax.random.split(jax.random.key(1), num_steps), []
-        jax.block_until_ready(run(keys))
-        for _ in range(repeats):
-            began = time.perf_counter()
-            jax.block_until_ready(run(keys))
-            seconds.append((time.perf_counter() - began) / num_steps)
-        found[name] = statistics.median(seconds) * 1e6
-    keys, seconds = jax.random.split(jax.random.key(2), num_steps), []
-    for _ in range(repeats + 1):
-        began = time.perf_counter()
-        jax.block_until_ready(poisson_batches(keys, ROWS, sampling_rate=RATE, chunk=CHUNK, slots=SLOTS))
-        seconds.append((time.perf_counter() - began) / num_steps)
-    return {**found, "coins, places and arrangement": statistics.median(seconds[1:]) * 1e6}
+
+    pieces: dict[str, Callable[[Any, jax.Array], Any]] = {
+        "plain": lambda critic, key: plain_sum(critic, BATCH),
+        "padded": lambda critic, key: plain_sum(critic, CHUNK),
+        "weighted": lambda critic, key: float32_sum(of_unit, critic, drawn, taken, clip),
+        "proven": lambda critic, key: clipped_sum(of_unit, critic, drawn, taken, clip),
+        "noise": lambda critic, key: normals(key, sum(leaf.size for leaf in leaves)),
+    }
+
+    def scan_of(piece: Callable[[Any, jax.Array], Any]) -> Callable[[jax.Array], Any]:
+        """Each turn stores all of its result, and the next one depends on it."""
+        shapes = jax.eval_shape(piece, critic, jax.random.key(0))
+
+        def turn(found: Any, key: jax.Array) -> tuple[Any, None]:
+            shift = 1e-20 * jax.tree_util.tree_leaves(found)[0].reshape(-1)[0].astype(jnp.float32)
+            moved = jax.tree_util.tree_map(lambda leaf: leaf + shift if eqx.is_inexact_array(leaf) else leaf, critic)
+            return piece(moved, key), None
+
+        zeros = jax.tree_util.tree_map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        return jax.jit(lambda keys: jax.lax.scan(turn, zeros, keys)[0])
+
+    keys = jax.random.split(jax.random.key(1), num_steps)
+    runs: dict[str, Callable[[], Any]] = {
+        name: functools.partial(scan_of(piece), keys) for name, piece in pieces.items()
+    }
+    runs["batch"] = lambda: poisson_batches(keys, ROWS, sampling_rate=RATE, chunk=CHUNK, slots=SLOTS)
+    cpu = {name: seconds.cpu for name, seconds in interleaved(runs, num_steps, repeats).items()}
+    return {
+        f"plain gradient of {BATCH} rows": cpu["plain"],
+        f"padding to {CHUNK} slots": cpu["padded"] - cpu["plain"],
+        "norms and weights": cpu["weighted"] - cpu["padded"],
+        "sum in blocks, on a grid": cpu["proven"] - cpu["weighted"],
+        "normals of the noise": cpu["noise"],
+        "coins, places and arrangement of the batch": cpu["batch"],
+    }
+
+
+PEERS = {
+    "opacus": ("Opacus, ghost clipping", ("opacus==1.6.0", "torch==2.15.0"), "BSD-3-Clause"),
+    "jax_privacy": ("jax-privacy", ("jax-privacy==2.0.0", "jax==0.10.2", "optax"), "Apache-2.0"),
+}
+
+
+def peer_lines(root: Path, num_steps: int, repeats: int) -> list[str]:
+    """A line for each peer: its private step beside its own plain one. One that cannot be installed says why."""
+    from understudy.benchmark.peers.description import Peer, PeerUnavailable
+    from understudy.benchmark.peers.environment import build_environment, environment_python, environment_variables
+
+    features = sum(block.size for block in BLOCKS)
+    task = {"rows": ROWS, "features": features, "batch": BATCH, "steps": num_steps, "repeats": repeats}
+    lines = []
+    for name, (title, packages, licence) in PEERS.items():
+        script = HERE / f"critic_step_{name}.py"
+        peer = Peer(name, title, packages, ">=3.11", "", licence, (), script)
+        try:
+            python = environment_python(build_environment(peer, root))
+        except PeerUnavailable as reason:
+            lines += [f"| {title} | not measured: {reason} | | | |"]
+            continue
+        command = [str(python), str(script), json.dumps(task)]
+        said = subprocess.run(command, check=True, capture_output=True, text=True, env=environment_variables()).stdout
+        answer = json.loads(said.splitlines()[-1])
+        found = {
+            step: Seconds(*map(statistics.median, zip(*rounds, strict=True)))
+            for step, rounds in answer["seconds"].items()
+        }
+        lines += [peer_line(title, answer["versions"], found["private"], found["plain"])]
+    return lines
+
+
+def peer_line(title: str, versions: str, private: Seconds, plain: Seconds) -> str:
+    figures = f"{1 / private.wall:,.0f} | {1 / private.cpu:,.0f} | {plain.wall / private.wall:.2f}"
+    return f"| {title} | {versions} | {figures} | {plain.cpu / private.cpu:.2f} |"
 
 
 # --------------------------------------------------------------------------------------------------------------- report
@@ -257,26 +327,30 @@ def report(arguments: argparse.Namespace) -> str:
     lines += [f"`python benchmarks/critic_step.py {shlex.join(sys.argv[1:])}`, {stamp}, seed {SEED};"]
     lines += [f"Python {platform.python_version()}, JAX {jax.__version__}, Equinox {eqx.__version__}."]
     lines += [f"Critic 106-256-256-1, {ROWS:,} rows, batch {BATCH} (chunk {CHUNK}), scans of {arguments.steps} steps,"]
-    lines += [f"median of {arguments.repeats} interleaved rounds. The target for plain / private is {TARGET}.", ""]
+    load = f"{os.getloadavg()[0]:.0f} processes wanted a processor when it began"
+    lines += [f"median of {arguments.repeats} interleaved rounds; {load}."]
+    lines += [f"The target for plain / private is {TARGET}.", ""]
     columns = (
-        "population | step | compilation, s | one step, ms | steps/s of all members | beside plain | beside float32"
+        "population | step | compilation, s | one step, ms | processor, ms | steps/s of all members | beside plain | "
+        "beside plain, processor"
     )
-    lines += [f"| {columns} |", "|---:|---|---:|---:|---:|---:|---:|"]
+    lines += [f"| {columns} |", "|---:|---|---:|---:|---:|---:|---:|---:|"]
     for members in arguments.populations:
         found = timed(members, arguments.steps, arguments.repeats, names)
         for name, (compilation, seconds) in found.items():
-            beside = " | ".join(f"{found[other][1] / seconds:.2f}" for other in ("plain", "float32"))
-            figures = f"{compilation:.1f} | {seconds * 1e3:.3f} | {members / seconds:,.0f} | {beside}"
-            lines += [f"| {members} | {name} | {figures} |"]
+            beside = (f"{at / own:.2f}" for at, own in zip(found["plain"][1], seconds, strict=True))
+            figures = f"{compilation:.1f} | {seconds.wall * 1e3:.3f} | {seconds.cpu * 1e3:.3f}"
+            lines += [f"| {members} | {name} | {figures} | {members / seconds.wall:,.0f} | {' | '.join(beside)} |"]
     if arguments.parts:
-        lines += [
-            "",
-            "Pieces of one network's private step, each scanned alone:",
-            "",
-            "| piece | microseconds |",
-            "|---|---:|",
-        ]
-        lines += [f"| {name} | {value:.0f} |" for name, value in parts(arguments.steps, arguments.repeats).items()]
+        lines += ["", "One network's query of the rows, by what each part adds (processor time):", ""]
+        lines += ["| part | microseconds |", "|---|---:|"]
+        found_parts = parts(arguments.steps, arguments.repeats)
+        lines += [f"| {name} | {value * 1e6:,.0f} |" for name, value in found_parts.items()]
+    if arguments.peers:
+        lines += ["", "Other packages, a private step on the real rows alone beside their own plain one:", ""]
+        columns = "package | versions | steps/s | steps per processor second | beside plain | beside plain, processor"
+        lines += [f"| {columns} |", "|---|---|---:|---:|---:|---:|"]
+        lines += peer_lines(arguments.peers.expanduser(), max(1, arguments.steps // 4), arguments.repeats)
     return "\n".join(lines) + "\n"
 
 
@@ -290,7 +364,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50, help="steps in one scan")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--skip-per-example", action="store_true", help="leave out the gradients of every row")
-    parser.add_argument("--parts", action="store_true", help="also time the pieces of a private step")
+    parser.add_argument("--parts", action="store_true", help="also time the parts of a private step")
+    parser.add_argument("--peers", type=Path, help="also time Opacus and jax-privacy, in environments in this folder")
     parser.add_argument("--write", action="store_true", help="save under benchmarks/results")
     arguments = parser.parse_args()
     text = report(arguments)
