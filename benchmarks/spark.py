@@ -87,8 +87,8 @@ def report(times: dict[str, list[float]], num_rows: int) -> str:
     lines = [
         f"# Spark beside the local engine, {num_rows:,} rows",
         "",
-        f"`python benchmarks/spark.py --rows {num_rows}`, {datetime.date.today()}, {platform.machine()},"
-        f" {os.cpu_count()} cores, load {os.getloadavg()[2]:.0f} (other programs were running if it is above 2);"
+        f"`python benchmarks/spark.py --rows {num_rows} --repeats {len(times['local'])}`, {datetime.date.today()},"
+        f" {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[2]:.0f} (above 2, other programs ran);"
         f" Python {platform.python_version()}, Understudy {us.__version__}.",
         "",
         "`mst` at epsilon 1, 10 declared columns, 8 Parquet files. Seconds of the whole command; Spark is `local[2]`,",
