@@ -167,14 +167,14 @@ class Location:
         if self.format == "code":
             texts = np.array(self._codes_of(latitude, longitude), dtype=object)
         else:
-            y, x = (np.char.mod(f"%.{self.decimals}f", values) for values in (latitude, longitude))
-            joined = pc.binary_join_element_wise(
-                *(
-                    (y, x, ",")
-                    if self.format == "lat,lon"
-                    else ("POINT (" + x.astype(object), y.astype(object) + ")", " ")
-                )
+            # Texts by their type: of no rows, an array of objects would have none, and the join would fail.
+            y, x = (
+                pa.array(np.char.mod(f"%.{self.decimals}f", values), pa.string()) for values in (latitude, longitude)
             )
+            if self.format == "lat,lon":
+                joined = pc.binary_join_element_wise(y, x, ",")
+            else:
+                joined = pc.binary_join_element_wise("POINT (", pc.binary_join_element_wise(x, y, " "), ")", "")
             return {self.name: pc.if_else(pa.array(known), joined, pa.scalar(None, pa.string()))}
         return {self.name: pa.array(texts, pa.string(), mask=~known)}
 
