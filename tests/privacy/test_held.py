@@ -161,6 +161,8 @@ def test_a_run_that_is_cut_gets_the_same_features() -> None:
 def test_compiled_programs_hold_no_rows() -> None:
     steps = charged_steps(rows_of(50))
     assert jax.tree_util.tree_leaves(steps._units) == []
+    assert repr(steps._units) == "HeldUnits(...)"
+    assert all(name.startswith(("_", "tree_")) for name in dir(steps._units))  # opaque, like other private types
     empty = jax.tree_util.tree_map(lambda leaf: leaf, steps)._units
     assert not hasattr(empty, "_codes")
 
