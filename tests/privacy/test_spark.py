@@ -149,9 +149,14 @@ def test_large_workloads_take_several_jobs(spark: "SparkSession", monkeypatch: p
     )
     workload = [(0,), (1,), (0, 1), (1, 0)]  # 48, 32, 96 and 96 bytes of two tasks
     whole = codes.count(workload, (3, 2))
-    jobs = []
+    jobs: list[object] = []
     sound = spark_rows._run
-    monkeypatch.setattr(spark_rows, "_run", lambda *args: jobs.append(1) or sound(*args))
+
+    def recorded(frame: "DataFrame", task: Callable) -> list:
+        jobs.append(task)
+        return sound(frame, task)
+
+    monkeypatch.setattr(spark_rows, "_run", recorded)
     monkeypatch.setattr(spark_rows, "RESULT_BYTES", 100)
     assert np.array_equal(codes.count(workload, (3, 2)), whole)
     assert len(jobs) == 3
@@ -350,7 +355,12 @@ def test_errors_of_a_task_name_their_type_alone(spark: "SparkSession", monkeypat
     """The message of an error may quote a value; Spark would send it here and write it to its log."""
     seen: list[str] = []
     sound = spark_rows._explain
-    monkeypatch.setattr(spark_rows, "_explain", lambda error: seen.append(str(error)) or sound(error))
+
+    def recorded(error: Exception) -> us.UnderstudyError:
+        seen.append(str(error))
+        return sound(error)
+
+    monkeypatch.setattr(spark_rows, "_explain", recorded)
     table = pa.table({"x": [4711]})
 
     def broken(batch: pa.Table) -> pa.Table:

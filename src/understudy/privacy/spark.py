@@ -291,8 +291,8 @@ def _map(frame: "DataFrame", task: Task, columns: str) -> "DataFrame":
     return frame.mapInArrow(functools.partial(_guarded, task, __version__), columns)
 
 
-def _run(frame: "DataFrame", task: Task) -> "list[np.ndarray | tuple]":
-    """One job: what each task counted. The only place where anything of the tasks reaches this process."""
+def _run(frame: "DataFrame", task: Task) -> list:
+    """One job: the part that each task counted. The only place where anything of the tasks reaches this process."""
     try:
         rows = _map(frame, task, "part array<binary>").toArrow()
     except Exception as error:
