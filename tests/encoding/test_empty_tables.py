@@ -7,9 +7,9 @@ import pytest
 
 import understudy as us
 
-BOX = {"kind": "location", "box": [52.3, 13.0, 52.7, 13.8]}
-SITES = {"kind": "location", "sites": [[52.3, 13.0], [52.7, 13.8]]}
-MOMENTS = {"kind": "datetime", "bounds": [datetime(2020, 1, 1), datetime(2021, 1, 1)]}
+BOX: dict[str, object] = {"kind": "location", "box": [52.3, 13.0, 52.7, 13.8]}
+SITES: dict[str, object] = {"kind": "location", "sites": [[52.3, 13.0], [52.7, 13.8]]}
+MOMENTS: dict[str, object] = {"kind": "datetime", "bounds": [datetime(2020, 1, 1), datetime(2021, 1, 1)]}
 
 COLUMNS: dict[str, dict[str, object]] = {
     "coordinates": BOX,
