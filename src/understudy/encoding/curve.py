@@ -57,7 +57,11 @@ def _chunk_to_cell(index: Cells, levels: int) -> tuple[Cells, Cells]:
 
 
 def _turn(x: Cells, y: Cells, right: Cells, up: Cells, last: np.int64) -> tuple[Cells, Cells]:
-    """The lower quadrants are mirrored, so that the curve enters and leaves them at their neighbours."""
-    flip = last * (right & (1 - up))
-    x, y = np.where(flip != 0, last - x, x), np.where(flip != 0, last - y, y)
-    return np.where(up == 0, y, x), np.where(up == 0, x, y)
+    """The lower quadrants are mirrored, so that the curve enters and leaves them at their neighbours.
+
+    In bits, without branches: x ^ last is last - x, and adding a difference to both exchanges them.
+    """
+    flip = -(right & (up ^ 1)) & last
+    x, y = x ^ flip, y ^ flip
+    exchange = (x ^ y) & -(up ^ 1)
+    return x ^ exchange, y ^ exchange

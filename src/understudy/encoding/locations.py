@@ -30,7 +30,7 @@ TRIES = 64
 """Points drawn in a cell on the boundary until one lies inside; then it is projected."""
 BOUNDARY_POINTS = 50_000
 """About as many points of the boundary are compared when a point outside is projected."""
-NEAREST = 8
+NEAREST = 4
 
 Degrees = Float[np.ndarray, " points"]
 Numbers = Int[np.ndarray, " points"]
@@ -214,13 +214,23 @@ class AreaNumbering:
 
     def numbers(self, latitude: Degrees, longitude: Degrees) -> Numbers:
         """The numbers of points inside the area."""
-        cells, _ = self._cells
         index = to_index(*self.frame.parts(latitude, self.area.extent.unwrap(longitude)), LEVELS + LEVELS_WITHIN)
-        cell = index >> (2 * LEVELS_WITHIN)
-        at = np.minimum(np.searchsorted(cells, cell), len(cells) - 1)
+        at, found = self._find(index >> (2 * LEVELS_WITHIN))
         # A point on the boundary may fall into a cell beside it, by rounding: then the next cell's first part.
-        within = np.where(cells[at] == cell, index & _WITHIN, 0)
-        return (at << (2 * LEVELS_WITHIN)) | within
+        return (at << (2 * LEVELS_WITHIN)) | np.where(found, index & _WITHIN, 0)
+
+    @functools.cached_property
+    def _rank(self) -> Numbers:
+        """For each cell of the frame its number; -1 minus that of the next one for a cell outside."""
+        cells = self._cells[0]
+        ranks = np.minimum(np.searchsorted(cells, np.arange(4**LEVELS)), len(cells) - 1)
+        return np.where(cells[ranks] == np.arange(4**LEVELS), ranks, -1 - ranks)
+
+    def _find(self, cell: Numbers) -> tuple[Numbers, Bool[np.ndarray, " points"]]:
+        """The numbers of cells, and which of them overlap the area; of the others, the number of the next one."""
+        rank = self._rank[cell]
+        found = rank >= 0
+        return np.where(found, rank, -1 - rank), found
 
     def points(self, numbers: Numbers) -> tuple[Degrees, Degrees]:
         """A point inside the area for each number, rounded to the decimals: uniform in a cell for uniform numbers.
@@ -278,11 +288,9 @@ class AreaNumbering:
 
     def _contains(self, latitude: Degrees, longitude: Degrees) -> Bool[np.ndarray, " points"]:
         """The same as the area's own test, which is left out in cells that are inside with their neighbours."""
-        cells, _ = self._cells
         x, y = self.frame.parts(latitude, self.area.extent.unwrap(longitude))
-        cell = to_index(x >> LEVELS_WITHIN, y >> LEVELS_WITHIN, LEVELS)
-        at = np.minimum(np.searchsorted(cells, cell), len(cells) - 1)
-        sure = (cells[at] == cell) & self._far_inside[at]
+        at, overlaps = self._find(to_index(x >> LEVELS_WITHIN, y >> LEVELS_WITHIN, LEVELS))
+        sure = overlaps & self._far_inside[at]
         found = np.ones(len(latitude), dtype=bool)
         test = np.flatnonzero(~sure)
         found[test] = self.area.contains(latitude[test], longitude[test])
