@@ -27,12 +27,13 @@ CAPPED = dataclasses.replace(SCHEMA, max_degree=10)
 CASES = {"one block": (SCHEMA, "edge"), "blocks": (BLOCKS, "edge"), "nodes": (CAPPED, "node")}
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1, 3])
 @pytest.mark.parametrize(("schema", "protect"), CASES.values(), ids=CASES)
-def test_what_is_planned_is_charged(schema: us.GraphSchema, protect: str) -> None:
-    plan = us.plan_graph(schema, epsilon=1, protect=protect)
-    statement = us.fit_graph(KARATE, schema, epsilon=1, protect=protect).statement
+def test_what_is_planned_is_charged(schema: us.GraphSchema, protect: str, epsilon: float) -> None:
+    plan = us.plan_graph(schema, epsilon=epsilon, protect=protect)
+    statement = us.fit_graph(KARATE, schema, epsilon=epsilon, protect=protect).statement
     assert statement.queries == plan.queries
-    assert 0.99 < statement.epsilon <= 1.0 + 1e-9
+    assert 0.99 * epsilon < statement.epsilon <= epsilon
     assert statement.is_private
     assert statement.facts.graph_unit == protect
 

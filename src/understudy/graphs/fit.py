@@ -224,12 +224,13 @@ def _plan_node_level(schema: GraphSchema, budget: Budget) -> Plan:
     """One query: all of epsilon, and none of delta."""
     cap = schema.max_degree
     assert cap is not None
-    epsilon = budget.epsilon if budget.is_private else 1.0
+    # Calibrated, for what the accountant reports is not exactly the epsilon of a pure query.
+    noise = budget.calibrate(lambda noise: [LaplaceCounts(1 / noise, 2 * cap)])
     what = (
         f"number of nodes of degree 1 to {cap:,} or more, after leaving out edges beyond the cap (L1 sensitivity "
         f"{2 * cap:,})"
     )
-    query = Query("degree_tails", what, LaplaceCounts(epsilon, 2 * cap), path=(METHOD,))
+    query = Query("degree_tails", what, LaplaceCounts(1 / noise, 2 * cap), path=(METHOD,))
     return Plan((query,), (Note("Protects all edges of one node. The nodes are public."),))
 
 
