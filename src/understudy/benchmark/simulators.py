@@ -313,7 +313,7 @@ def city(rows: int = 100_000, seed: int = 0) -> Drawn:
     ['lat', 'lon', 'age', 'leaves']
     """
     draw, region = np.random.default_rng(seed), city_region()
-    middle, width = draw.normal(0, 6, (SETTLEMENTS, 2)), draw.uniform(0.2, 1.2, SETTLEMENTS)
+    middle, width = 6 * draw.standard_normal((SETTLEMENTS, 2)), draw.uniform(0.2, 1.2, SETTLEMENTS)
     weights, mean_age = draw.dirichlet(np.full(SETTLEMENTS, 0.7)), draw.uniform(20, 65, SETTLEMENTS)
     parts: list[np.ndarray] = []
     while sum(map(len, parts)) < rows:
