@@ -130,6 +130,24 @@ def test_warm_start_ends_where_a_cold_one_does() -> None:
         np.testing.assert_allclose(warm.marginal(clique), cold.marginal(clique), atol=1e-4)
 
 
+def test_many_rows_are_fitted_within_few_iterations() -> None:
+    """A tree of skewed pairs, some cells almost empty, almost without noise: the model has the measured counts."""
+    domain = make_domain({"a": 4, "b": 30, "c": 40, "d": 3}, num_rows=10**8)
+    rng = np.random.default_rng(0)
+    conditional = {pair: rng.dirichlet(np.full(domain.shape(pair)[1], 0.1), domain.shape(pair)[0]) for pair in _CHAIN}
+    joint = rng.dirichlet(np.full(4, 0.5))
+    for pair in _CHAIN:
+        joint = joint[..., None] * conditional[pair]
+    exact = {c: 1e8 * sum_to(joint, domain, c) for c in (("a",), ("b",), ("c",), ("d",), *_CHAIN)}
+    measured = [Measurement(c, np.rint(counts + rng.normal(0, 3, counts.shape)), 3.0) for c, counts in exact.items()]
+    model = estimate(domain, measured, total=1e8, iterations=60)
+    for clique, counts in exact.items():
+        assert np.abs(model.marginal(clique) - counts).sum() / 2e8 < 1e-4
+
+
+_CHAIN: tuple[Clique, ...] = (("a", "b"), ("b", "c"), ("c", "d"))
+
+
 def test_nothing_measured_is_uniform() -> None:
     model = estimate(make_domain({"a": 2, "b": 5}), [], total=10)
     np.testing.assert_allclose(model.marginal(("a", "b")), np.ones((2, 5)))

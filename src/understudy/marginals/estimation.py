@@ -176,9 +176,25 @@ class _Goal:
         if not self.cliques:
             return {}
         scaled = np.where(self._is_possible, (self._flat(start) - self._reference) / self._scale, 0.0)
+        scaled = self._nearer_start(scaled, [clique not in start for clique in self.cliques])
         scaled = _minimise_convex(self._gradient, scaled, iterations, tolerance)
         tables = self._outward(self._reference + self._scale * scaled)
         return {clique: table.copy() for clique, table in zip(self.cliques, tables, strict=True)}
+
+    def _nearer_start(self, scaled: np.ndarray, is_new: Sequence[bool]) -> np.ndarray:
+        """The start, or one where each new clique has the potentials that fit its own counts, if that is nearer.
+
+        With many rows, potentials of the solution are large, and a start at zero is too far away for `iterations`.
+        The potentials of a tree of cliques fit them all; where cliques overlap otherwise, they may overshoot.
+        """
+        if not any(is_new):
+            return scaled
+        new = np.repeat(is_new, [cut.stop - cut.start for cut in self._cuts]) & self._is_possible
+        expected = self.total * self._marginals(self._reference + scaled * self._scale)
+        held = self._pull + 1
+        ratio = (np.maximum(self._counts, 0) + held) / (expected + held)
+        fitted = np.where(new, scaled + np.log(ratio) / self._scale, scaled)
+        return min(scaled, fitted, key=lambda point: float(np.linalg.norm(self._gradient(point))))
 
     def model(self, potentials: Mapping[Clique, Table]) -> GraphicalModel:
         """The distribution with these potentials."""
