@@ -236,7 +236,7 @@ def _reexpress(schema: Schema) -> Reexpression:
             schema, dataclasses.replace(schema, locations=()) if schema.locations else schema, (), (), ()
         )
     builder = _Builder(schema)
-    builder.steps += declared
+    builder.steps.extend(declared)
     for rule in sorted(schema.rules, key=_priority):
         builder.add(rule)
     builder.add_orders()

@@ -69,7 +69,7 @@ class HeldUnits:
         if self._layout is None:
             taken = self._gather(row.reshape(-1)).reshape(*row.shape, self._codes.shape[1])
         else:
-            taken = np.stack([self._encode(own, key) for own, key in zip(row, keys.reshape(-1), strict=True)])
+            taken = np.stack([self._encode_slots(own, key) for own, key in zip(row, keys.reshape(-1), strict=True)])
         taken[~present] = 0
         shape = (*at.shape, self._slots)
         return jnp.asarray(taken.reshape(*shape, taken.shape[-1])), jnp.asarray(present.reshape(shape))
@@ -84,7 +84,7 @@ class HeldUnits:
         present = index < self._starts[units + 1][..., None]
         return self._order[np.where(present, index, 0)], present
 
-    def _encode(self, rows: Integer[np.ndarray, "units slots"], key: PRNGKeyArray) -> np.ndarray:
+    def _encode_slots(self, rows: Integer[np.ndarray, "units slots"], key: PRNGKeyArray) -> np.ndarray:
         """Features of a batch. The key is none of the two that `poisson_batches` splits the step's into."""
         assert self._layout is not None
         at = rows.reshape(-1)
