@@ -100,7 +100,11 @@ def test_no_value_is_preferred() -> None:
 @pytest.mark.parametrize("odd", ["x", "1.5", str(2**70)])
 def test_a_text_among_the_ids_does_not_change_which_rows_of_others_are_used(odd: str) -> None:
     """Whether a column of ids is read as integers or as texts can depend on one row."""
-    for ids in ([3, -4, 0, 10**18 - 1], [3, 10**18, -(2**63)]):
+    for ids in (
+        np.array([3, -4, 0, 10**18 - 1]),
+        np.array([3, 10**18, -(2**63)]),
+        np.array([3, 2**63 + 77, 2**64 - 1], dtype=np.uint64),
+    ):
         who = np.repeat(ids, 9)
         x = np.arange(len(who)) % 9
         numbers = kept_rows(pa.array(who), 2, x=pa.array(x))
@@ -113,6 +117,7 @@ def test_values_that_differ_have_other_hashes() -> None:
     words = [0, 1, -1, None, 10**18, -(10**18), 2**63 - 1]
     for values in (
         pa.array(words),
+        pa.array([0, 1, None, 10**18, 2**63 - 1, 2**63, 2**64 - 1], pa.uint64()),
         pa.array(["", "0", "00", "-0", "+1", "1", "1 ", " 1", "é", "1" * 18, "1" * 19, None]),
         pa.array([0.0, 0.5, -1.0, None, 1e300, float("inf")]),
         pa.array([True, False, None]),

@@ -78,7 +78,7 @@ def content_hashes(rows: pa.Table, unit: str | None, columns: Sequence[str]) -> 
 
 
 def _bits_of(values: pa.ChunkedArray | pa.Array) -> tuple[Bool[np.ndarray, " rows"], UInt64[np.ndarray, "2 rows"]]:
-    """Which values are known, and 128 bits that tell them apart: those of a number, or a hash of the text.
+    """Which values are known, and 128 bits that distinguish them: those of a number, or a hash of the text.
 
     An integer and the text that spells it have the same bits: whether a column of ids holds integers or texts can
     depend on a single row of the table.
@@ -94,10 +94,10 @@ def _bits_of(values: pa.ChunkedArray | pa.Array) -> tuple[Bool[np.ndarray, " row
     if types.is_date(kind) or types.is_timestamp(kind) or types.is_boolean(kind):
         values = (values.cast(pa.int32()) if types.is_date32(kind) else values).cast(pa.int64())
     if types.is_integer(values.type):
-        integers = values.fill_null(0)
-        if pc.all(pc.and_(pc.greater(integers, -_LIMIT), pc.less(integers, _LIMIT)), min_count=0).as_py():
-            bits = integers.cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64)
-            return known, np.broadcast_to(bits, (2, len(bits)))
+        integers = values.fill_null(0).to_numpy(zero_copy_only=False)
+        # Compared by NumPy: Arrow converts both sides to one type, which no 64-bit number may fail to fit.
+        if ((integers > -_LIMIT) & (integers < _LIMIT)).all():
+            return known, np.broadcast_to(integers.astype(np.int64).view(np.uint64), (2, len(integers)))
     return known, _bits_of_texts(values)
 
 
