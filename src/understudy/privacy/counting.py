@@ -27,7 +27,7 @@ ROWS_AT_ONCE = 2**17
 JOINT_CELLS = 2**15
 """The most cells of a joint clique: its counts fit into the cache too."""
 CELLS_AT_ONCE = 2**22
-"""Cells that a thread counts in one go through the rows."""
+"""Cells that a thread counts in one pass over the rows."""
 TRIED_COLUMNS = 32
 """Columns that are tried for a joint clique: with a thousand columns, there are too many to try all of them."""
 
@@ -133,7 +133,7 @@ def join_cliques(workload: tuple[Columns, ...], sizes: tuple[int, ...], most_cel
 
 
 def _portions(groups: list[Columns], sizes: Sequence[int]) -> Iterator[list[Columns]]:
-    """Joint cliques that are counted in one go through the rows: large ones apart from small ones."""
+    """Joint cliques that are counted in one pass over the rows: large ones apart from small ones."""
     portion: list[Columns] = []
     held = 0
     for cells, group in sorted((math.prod(sizes[column] for column in group), group) for group in groups):
@@ -196,7 +196,7 @@ def _cells(
     part: Integer[np.ndarray, "rows columns"], group: Columns, sizes: Sequence[int], num_cells: int
 ) -> Integer[np.ndarray, " rows"]:
     """The index of each row's cell, in a type as narrow as the number of cells allows."""
-    narrow: type[np.integer] = np.uint16 if num_cells <= 2**16 else np.int64
+    narrow: type[np.integer] = np.uint16 if num_cells < 2**16 else np.int64
     if not group:
         return np.zeros(len(part), dtype=narrow)
     cells = part[:, group[0]].astype(narrow)
