@@ -108,3 +108,12 @@ def test_chosen_columns_are_counted_where_they_stand(
     np.testing.assert_array_equal(chosen.array, codes[:, at])
     again = chosen.only([len(at) - 1])
     np.testing.assert_array_equal(again.array, codes[:, [at[-1]]])
+
+
+@pytest.mark.parametrize("size", [255, 256, 257, 65_535, 65_536, 65_537])
+def test_cells_fit_into_their_type(size: int) -> None:
+    """At the ends of the narrow types, beside a column of a single code."""
+    codes = np.array([[0, 0], [0, size - 1], [0, size - 1]], dtype=code_type((1, size)))
+    for clique in ((0, 1), (1, 0), (1,)):
+        counts = count_workload(codes, [clique], (1, size))
+        assert (counts[0], counts[-1], counts.sum()) == (1, 2, 3)
