@@ -42,23 +42,24 @@ NOT_COVERED = (
 
 
 GRAPH_NOT_COVERED = {
-    1: "Edges that go together, such as all edges of one person. The effect of all of them together can be larger than "
-    "that of one unit, so more can be learned about each of them.",
+    1: "Groups of related edges that are larger than one unit, such as the edges of a family. Together they can "
+    "have a larger effect than one unit, so more can be learned about each of them.",
     2: "Facts taken as public: the nodes, their attributes, and the facts listed above. A declared list that was "
     "itself read from the private edges is outside this guarantee.",
     3: "Scores, plots and reports that compare the synthetic graph with the real one. They show statistics of real "
     "edges.",
 }
-"""What stands in place of these lines of `NOT_COVERED` in the certificate of a graph."""
+"""Replaces these lines of `NOT_COVERED` in the certificate of a graph."""
 
 
 KEPT_IN = {
     "scratch": "Anyone who could read the disk of the machine during the run. The codes of the private rows were "
     "kept in a scratch folder on this machine during the run and deleted.",
     "spark": "Anyone who could read the machines of the cluster during the run. Spark kept private rows and their "
-    "codes in its memory and, where that was short, in files on their local disks, and deleted them.",
+    "codes in its memory and, where that was short, in files on their local disks. It was asked to delete them at the "
+    "end of the run.",
 }
-"""Of rows that were kept outside the memory of one process."""
+"""One more line where rows were kept outside the memory of one process."""
 
 
 def not_covered(facts: PublicFacts) -> tuple[str, ...]:

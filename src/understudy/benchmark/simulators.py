@@ -288,12 +288,12 @@ def made_regression(rows: int = 34_333, numbers: int = 40, seed: int = 0) -> Dra
 # ----------------------------------------------------------------------------------------------------------- a city map
 
 CENTRE = (52.5, 13.4)
-"""Latitude and longitude of the made city."""
+"""Latitude and longitude of the simulated city."""
 SETTLEMENTS = 60
 
 
 def city_region() -> Polygons:
-    """The public outline of the made city: about 30 km across, with a lake. Needs Shapely."""
+    """The public outline of the simulated city: about 30 km across, with a lake. Needs Shapely."""
     angle = np.linspace(0.0, 2 * np.pi, 121)
     radius = 15 * (1 + 0.15 * np.sin(3 * angle) + 0.1 * np.cos(5 * angle))
     lake = 5.0 + 1.5 * np.cos(angle[::-1]), 4.0 + 2.5 * np.sin(angle[::-1])
@@ -307,7 +307,7 @@ def city_region() -> Polygons:
 
 
 def city(rows: int = 100_000, seed: int = 0) -> Drawn:
-    """People of a made city: a tenth anywhere, the others in settlements that differ in size and in age.
+    """People of a simulated city: a tenth anywhere, the others in settlements that differ in size and in age.
 
     >>> city(rows=50).train.column_names
     ['lat', 'lon', 'age', 'leaves']

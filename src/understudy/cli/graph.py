@@ -42,7 +42,7 @@ NOT_FOR_GRAPHS = {
     "keep_types": "--keep-types",
     "resume": "--resume",
 }
-"""Options of `synth` and `fit` that only a table has a use for."""
+"""Options of `synth` and `fit` that apply to tables only."""
 
 
 def is_graph_schema(path: str | Path | None) -> bool:
@@ -101,7 +101,7 @@ def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
     defaults = {field.name: field.default for field in dataclasses.fields(FitCommand)}
     for name, option in NOT_FOR_GRAPHS.items():
         if getattr(options, name) not in (defaults[name], None):
-            raise ConfigError(f"{option} has no meaning for a graph. Remove it.")
+            raise ConfigError(f"{option} does not apply to a graph. Remove it.")
     require_free_folder(folder, force=options.force, contents=RELEASE_FILES)
     check_json(options.json_file, options.force)
     guarantee = read_guarantee(options.epsilon, options.delta, options.not_private)
@@ -123,7 +123,7 @@ def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
         raise SpentError(error.failure, error.statement, record) from None
     release.save(folder, force=options.force)
     show_spent(release, options.quiet)
-    echo("The nodes and their attributes are public; the certificate says so first.", quiet=options.quiet)
+    echo("The nodes and their attributes are public; the certificate states this first.", quiet=options.quiet)
     return release
 
 
@@ -157,7 +157,7 @@ def sample_graph(
 
     for option, value in {"--rows": rows, "--where": where}.items():
         if value is not None:
-            raise ConfigError(f"{option} has no meaning for a graph: a sample is a whole graph. Remove it.")
+            raise ConfigError(f"{option} does not apply to a graph: a sample is a whole graph. Remove it.")
     check_writable(out, force=force, table=True)
     release = GraphRelease.load(folder)
     edges = release.sample(seed=seed)

@@ -47,8 +47,7 @@ def show_progress(quiet: bool, task: str) -> Iterator[Progress]:
 class _Interrupts:
     """A handler of Ctrl-C that remembers it.
 
-    An exception that is raised in a callback of the garbage collector, as JAX has one, or of an import is printed and
-    lost.
+    An exception raised in a callback of the garbage collector (JAX installs one) or of an import is printed and lost.
     """
 
     def __init__(self) -> None:
@@ -59,14 +58,14 @@ class _Interrupts:
         raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raises an interrupt again that was lost."""
+        """Raises a lost interrupt again."""
         if self._received:
             raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def catch_interrupts() -> Iterator[Callable[[], None]]:
-    """Gives a function that raises an interrupt again if one arrived and was lost, here or in an outer block."""
+    """Yields a function that raises an interrupt again if one arrived and was lost, here or in an outer block."""
     handler, usual = signal.getsignal(signal.SIGINT), signal.default_int_handler
     if isinstance(handler, _Interrupts):
         yield handler.check

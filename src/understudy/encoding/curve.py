@@ -1,4 +1,4 @@
-"""The Hilbert curve: cells of a square grid in an order in which neighbours in the order are neighbours on the map.
+"""The Hilbert curve: an order of the cells of a square grid in which consecutive cells are neighbours on the map.
 
 The first digits of an index are the index of a larger square, so ranges of indices are unions of a few squares.
 """

@@ -1,6 +1,6 @@
 """Features of networks: a layout turns codes and positions into features, and features back into both.
 
-`typed` encodes a number as one bounded value or a few bits, a cyclic number as a point of the circle, and a category
+`typed` encodes a number as one bounded value or a few bits, a cyclic number as a point on the circle, and a category
 one-hot; `modes` is the mode-specific normalisation of CTGAN (Xu et al. 2019). Codes are the codec's, and a position is
 that of a number between its bounds, from 0 to 1. The features of a row depend on public facts, private estimates, the
 row itself and its own randomness, and on no other row.

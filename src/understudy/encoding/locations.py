@@ -1,4 +1,4 @@
-"""Locations modelled as one number: the place of a point along a Hilbert curve through its public region.
+"""Locations modelled as one number: the number of a point along a Hilbert curve through its public region.
 
 The curve runs through cells of equal area, of which only those that overlap the region are numbered, so that no noise
 falls outside it. A histogram over the numbers is an adaptive histogram of the map: its bins are unions of squares.
@@ -27,7 +27,7 @@ LEVELS = 9
 LEVELS_WITHIN = 15
 """Each cell is cut into 32,768 x 32,768 parts: under 3 m for the whole earth."""
 TRIES = 64
-"""Points drawn in a cell on the boundary until one lies inside; then it is projected."""
+"""Tries to draw a point inside the region from a cell on its boundary, before the point is projected."""
 BOUNDARY_POINTS = 50_000
 """About as many points of the boundary are compared when a point outside is projected."""
 NEAREST = 4
@@ -171,7 +171,7 @@ class Frame:
     def boxes(self, x: Numbers, y: Numbers, level: int) -> Float[np.ndarray, "cells 4"]:
         """West, south, east and north of cells of a level, in degrees."""
         ends = [(self.low + (y + side) / 2**level * self.height) for side in (0, 1)]
-        # Beyond the pole there is nothing: a cell that reaches beyond is not wholly inside any region.
+        # A cell that reaches beyond a pole is not wholly inside any region.
         south, north = (np.where(end > 1 + 1e-12, 91.0, np.degrees(np.arcsin(np.clip(end, -1, 1)))) for end in ends)
         west, east = (self.west + (x + side) / 2**level * self.width for side in (0, 1))
         return np.stack([west, south, east, north], axis=1)

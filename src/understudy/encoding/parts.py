@@ -1,4 +1,4 @@
-"""Dates and times modelled by their parts: month, weekday and hour as cyclic columns, beside what they leave open."""
+"""Dates and times modelled by their parts: month, weekday and hour as cyclic columns, beside the rest of the value."""
 
 import dataclasses
 

@@ -240,7 +240,7 @@ def _has_locations(comparison: Comparison) -> bool:
 
 
 def _locations(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
-    """The points of all locations of the schema; as many as real rows are held out, where the effort matches sizes."""
+    """Scores of all locations of the schema, on at most `compared_rows` synthetic rows."""
     if not _has_locations(comparison):
         why = 'The schema declares no location (kind = "location").'
         return no_scores("locations", why, Status.NOT_APPLICABLE)

@@ -1,4 +1,4 @@
-"""Graphs: one large private graph (`fit_graph`), and tables in which each row owns a small graph (`to_columns`).
+"""Graphs: one large private graph (`fit_graph`), and tables in which each row holds a small graph (`to_columns`).
 
 >>> import networkx as nx, understudy as us
 >>> club = nx.karate_club_graph()

@@ -33,7 +33,7 @@ def check_edges(
     found = {
         "unknown node": (
             len(ends) - len(known),
-            "{} an end that is empty or no declared node: left out.",
+            "{} an end that is empty or not a declared node: left out.",
             ("has", "have"),
         ),
         "loop": (len(known) - len(between), "{} a loop from a node to itself: left out.", ("is", "are")),

@@ -1,4 +1,4 @@
-"""Tables in which each row owns a small graph: the graph as columns that every method can synthesise, and back.
+"""Tables in which each row holds a small graph: the graph as columns that every method can synthesise, and back.
 
 A graph is written as text: "0-1;1-2;4" has the edges 0-1 and 1-2 and the node 4 without an edge. Nodes are numbered
 from 0 on, and node 3 is there too, because a higher number is named. Both directions work row by row, by public rules,
@@ -63,8 +63,8 @@ def to_columns(table: AnyFrame, column: str, max_nodes: int, *, relabel: bool = 
 
     Parts of a text that cannot be read, or that name a node of number `max_nodes` or more, are left out, as are loops;
     repeated edges count once. A null stays null. Up to 12 nodes there is a column for each possible edge: with
-    `relabel`, nodes are first numbered by descending degree, for graphs whose numbers mean nothing. Up to 50 nodes,
-    the columns are the degrees, descending, and the numbers of triangles and squares; numbers of nodes are lost.
+    `relabel`, nodes are first numbered by descending degree, for graphs whose node numbers carry no meaning. Up to 50
+    nodes, the columns are the degrees, descending, and the numbers of triangles and squares; node numbers are lost.
 
     >>> import pyarrow as pa
     >>> to_columns(pa.table({"bonds": ["0-1;1-2", "2"]}), "bonds", 3).to_pylist()[0]

@@ -107,7 +107,7 @@ def is_graphical(degrees: Int64[np.ndarray, " nodes"]) -> bool:
 
 
 def _capped_sums(ordered: Int64[np.ndarray, " nodes"]) -> Int64[np.ndarray, " nodes"]:
-    """The sum over i > k of min(d_i, k), for each k from 1 on, of descending degrees, without a square of memory."""
+    """The sum over i > k of min(d_i, k), for each k from 1 on, of descending degrees, in linear memory."""
     num_nodes = len(ordered)
     ranks = np.arange(1, num_nodes + 1)
     above = np.searchsorted(-ordered, -ranks, side="right")  # how many degrees are at least k
@@ -117,7 +117,7 @@ def _capped_sums(ordered: Int64[np.ndarray, " nodes"]) -> Int64[np.ndarray, " no
 
 
 def make_graphical(degrees: Int64[np.ndarray, " nodes"]) -> Int64[np.ndarray, " nodes"]:
-    """The degrees, lowered where no graph has them: the largest ones first, one at a time. Keeps their places.
+    """The degrees, lowered where no graph has them: the largest ones first, one at a time. Entries stay where they are.
 
     >>> make_graphical(np.array([3, 1, 0])).tolist()
     [1, 1, 0]

@@ -86,8 +86,8 @@ def fit_graph(
     reproducible, and not private.
 
     Formal guarantee: the release is (epsilon, delta)-differentially private under add/remove of one edge, or of all
-    edges of one node. Rows with an end that is no declared node, and loops, are left out; repeated edges, and the two
-    directions of an edge, count once. An error after the first query is a `SpentError`, whose `statement` has the
+    edges of one node. Rows with an end that is not a declared node, and loops, are left out; repeated edges, and the
+    two directions of an edge, count once. An error after the first query is a `SpentError`, whose `statement` has the
     whole planned cost. Not covered: nodes, blocks and the other facts of the schema, timing and memory.
 
     >>> import pyarrow as pa
@@ -137,7 +137,8 @@ def read_unit(protect: str, schema: GraphSchema) -> GraphUnit:
     if schema.max_degree is None:
         raise ConfigError(
             "Protecting a node needs a declared degree cap: add max_degree to the [graph] section. Without one, a "
-            "single node can have an edge to every other node and change every degree, so no useful noise hides it. "
+            "single node can have an edge to every other node and change every degree, so the noise would "
+            "have to be too large to be useful. "
             "Or protect one edge: --protect edge."
         )
     if schema.blocks is not None:
@@ -152,7 +153,7 @@ def graph_facts(
     schema: GraphSchema, unit: GraphUnit, *, file_name: str | None = None, estimated: tuple[str, ...] = ()
 ) -> PublicFacts:
     """What a run takes as public."""
-    declared = [f"the list of {schema.num_nodes:,} nodes, with an edge or without"]
+    declared = [f"the list of {schema.num_nodes:,} nodes, whether or not they have edges"]
     if schema.blocks is not None:
         declared.append(f"the block of each node, one of {len(schema.block_names):,}")
     if schema.max_degree is not None:
@@ -194,7 +195,7 @@ def _plan_edge_level(schema: GraphSchema, budget: Budget) -> Plan:
     whats = {
         "degrees": (f"degrees of {schema.num_nodes:,} nodes, sorted{within} (L2 sensitivity sqrt(2))", each),
         "degree_tails": (
-            f"number of nodes of degree 1 to {_num_tails(schema):,} or more{within} (L2 sensitivity 2)",
+            f"number of nodes of degree at least 1, ..., {_num_tails(schema):,}{within} (L2 sensitivity 2)",
             each,
         ),
         "block_counts": (_counts_text(schema), fraction),
@@ -224,10 +225,10 @@ def _plan_node_level(schema: GraphSchema, budget: Budget) -> Plan:
     """One query: all of epsilon, and none of delta."""
     cap = schema.max_degree
     assert cap is not None
-    # Calibrated, for what the accountant reports is not exactly the epsilon of a pure query.
+    # Calibrated, because the accountant's epsilon is not exactly that of the pure query.
     noise = budget.calibrate(lambda noise: [LaplaceCounts(1 / noise, 2 * cap)])
     what = (
-        f"number of nodes of degree 1 to {cap:,} or more, after leaving out edges beyond the cap (L1 sensitivity "
+        f"number of nodes of degree at least 1, ..., {cap:,}, after leaving out edges beyond the cap (L1 sensitivity "
         f"{2 * cap:,})"
     )
     query = Query("degree_tails", what, LaplaceCounts(1 / noise, 2 * cap), path=(METHOD,))

@@ -39,7 +39,7 @@ class GraphSchema:
     """
 
     nodes: tuple[str, ...]
-    """The name of every node, with an edge or without."""
+    """The name of every node, whether or not it has edges."""
     blocks: tuple[str, ...] | None = None
     """The block of each node, such as a department: a public attribute. None: all nodes are in one block."""
     source: str = "source"

@@ -24,8 +24,8 @@ Part = TypeVar("Part", bound="np.ndarray | tuple[np.ndarray, ...] | tuple[pa.Tab
 
 @runtime_checkable
 class PrivateBatches(Protocol[Batch_co]):
-    """Batches of rows that a query can be made of. Functions come in from outside, are pure, and treat each row by
-    itself; a cluster sends them to its tasks, so they hold no open file or connection."""
+    """Batches of rows that queries read. The functions passed in are pure and treat each row by itself; a cluster sends
+    them to its tasks, so they hold no open file or connection."""
 
     @property
     def is_remote(self) -> bool:
@@ -35,7 +35,7 @@ class PrivateBatches(Protocol[Batch_co]):
         """The batches, always in the same order; refused where they are remote."""
 
     def map(self, function: Callable[[Batch_co], Mapped]) -> "PrivateBatches[Mapped]":
-        """Every batch through a function, in each pass anew."""
+        """Every batch mapped through a function, anew in each pass."""
 
     def fold(self, count: Callable[[Batch_co], Part], add: Callable[[Sequence[Part]], Part]) -> Part:
         """One pass: the sum of what `count` makes of each batch. Exact: noise must follow.
@@ -53,7 +53,7 @@ class PrivateBatches(Protocol[Batch_co]):
         """The rows that `rows_within_units` marks, and their units."""
 
     def close(self) -> None:
-        """Ends the run: what a cluster kept for it is given up."""
+        """Ends the run: drops what a cluster kept for it."""
         return None
 
 

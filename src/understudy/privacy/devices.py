@@ -1,7 +1,7 @@
 """Units on several devices: each device clips and adds up its part of a chunk, and devices add whole numbers.
 
-One training program serves any number of devices. Units lie on all of them in equal parts, networks on each of them.
-Noise is drawn and added after the sum over devices, once. Needs nothing but NumPy, JAX and Equinox.
+One training program serves any number of devices. Units are distributed over them in equal parts; networks are
+replicated. Noise is drawn and added after the sum over devices, once. Needs nothing but NumPy, JAX and Equinox.
 """
 
 import functools
@@ -32,7 +32,7 @@ def device_mesh() -> Mesh | None:
 
 
 def place_units(array: Shaped[np.ndarray, "units ..."]) -> Shaped[Array, "lines ..."]:
-    """The array on the device; where there are several, in equal parts on them, with lines of zeros at its end."""
+    """The array on the device, or in equal parts on several; lines of zeros at its end make the parts equal."""
     mesh = device_mesh()
     if mesh is None:
         return jnp.asarray(array)

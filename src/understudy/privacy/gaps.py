@@ -1,4 +1,4 @@
-"""Gaps between the units of a Poisson batch, exactly geometric: what is drawn follows the batch, not the table.
+"""Gaps between the units of a Poisson batch, exactly geometric: the work follows the batch, not the table.
 
 With x = 1 - sampling rate, the number of units between two that are taken is g with probability (1 - x) x^g. Write g in
 base 16, g = d_0 + 16 d_1 + 16^2 d_2 + ...: then x^g is the product of x^(d_j 16^j), so the digits are independent, and
@@ -30,7 +30,7 @@ BASE = 16
 NUM_DIGITS = 8
 """Of a gap of 32 bits."""
 END = 2**31 - 1
-"""Positions from here on are beyond every table, and are not told apart: sums of two fit into 32 bits."""
+"""Positions from here on are beyond every table, and are not distinguished: sums of two fit into 32 bits."""
 BLOCK = 64
 """Gaps with a key of their own, so that drawing more of them does not change the first."""
 _WORD = 32

@@ -1,9 +1,9 @@
-"""A scratch folder: where the codes of the private rows of one run are kept if they shall not take memory.
+"""A scratch folder: where the codes of the private rows of one run are kept instead of in memory.
 
 The folder `understudy-XXXXXXXX` inside the one that the user names can be read by its owner alone. A lock marks it as
 in use while the process lives. The name of a file of codes is removed as soon as the file is open, so the system frees
 its space when the run ends, however it ends. What a killed run leaves of the folder is removed by the next run with the
-same place; folders of living runs are left alone.
+same place; folders of runs that are still alive are left alone.
 """
 
 import contextlib
@@ -172,7 +172,7 @@ def _remove_remains(parent: Path) -> None:
         try:
             lock = _lock(folder / LOCK) if LOCK in os.listdir(folder) else None
         except OSError:
-            continue  # its run lives
+            continue  # its run is still alive
         _remove(folder)
         if lock is not None:
             os.close(lock)

@@ -66,7 +66,7 @@ class PrivateTable:
         return pa.concat_tables(self._batches)
 
     def close(self) -> None:
-        """Ends the run: what a cluster kept for it is given up."""
+        """Ends the run: drops what a cluster kept for it."""
         self._batches.close()
 
     def __len__(self) -> int:

@@ -21,9 +21,9 @@ def section(card: Json, methods: Sequence[Style]) -> str:
         return ""
     figures = [_figure(name, {m: each[name] for m, each in found.items() if name in each}, methods) for name in names]
     return (
-        "<p>The fraction of points in each cell, over the outline of the public region; the darker, the larger, on one "
-        "scale for all maps of a location. The density error is the fraction of points that would have to move to "
-        f"another square for the map to have its real density.</p>{''.join(figures)}"
+        "<p>The fraction of points in each cell, over the outline of the public region. Darker cells hold more; all "
+        "maps of a location share one scale. The density error is the fraction of points that would have to move to "
+        f"another square to match the real density.</p>{''.join(figures)}"
     )
 
 

@@ -78,7 +78,7 @@ class Column:
     where the column is nullable, else the first category."""
 
     ordinal: bool = False
-    """Whether the declared categories are listed in their order, such as grades: rare ones may then share a code with
+    """Whether the declared categories are listed in order, such as grades: rare ones may then share a code with
     their neighbours, and distances count ranks. The list is complete unless `unknown` is named."""
 
     bounds: tuple[Bound, Bound] | None = None

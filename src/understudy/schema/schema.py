@@ -230,7 +230,7 @@ class Schema(Summarized):
         return cls(columns=tuple(columns), rules=rules, locations=locations, **table)  # type: ignore[arg-type]
 
     def _add_locations(self) -> None:
-        """Adds the columns of locations, and refuses those that cannot be told apart from others."""
+        """Adds the columns of locations, and refuses those that cannot be distinguished from others."""
         object.__setattr__(self, "locations", tuple(self.locations))
         own = [column for location in self.locations for column in location.columns]
         if not all(isinstance(column, Column) for column in self.columns):

@@ -1,7 +1,7 @@
 """DuckDB connections and SQL quoting.
 
 Annotations that name DuckDB's types are quoted: JAX keeps some functions until the process has ended, and DuckDB prints
-pages about types that are still in use then.
+long messages about types that are still in use then.
 """
 
 import contextlib

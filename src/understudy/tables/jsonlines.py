@@ -62,7 +62,7 @@ def read_json_texts(location: TableLocation, names: Sequence[str]) -> pa.Table:
     """All columns as text, whatever their JSON types: for a declared schema, so that no value decides a type.
 
     Reads the keys `names` only. A missing key is a null, and a line that is not a JSON object is a row of nulls; but a
-    file that ends inside a line was cut.
+    file that ends inside a line is truncated.
     """
     reader = open_json_texts(location, names)
     return pa.concat_tables([reader.types.empty_table(), *reader.read(1 << 16)])

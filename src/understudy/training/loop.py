@@ -109,11 +109,12 @@ def run_training(
     slots_each: int = 1,
     advice: str,
 ) -> tuple[State, list[TrainingCheckpoint]]:
-    """Run to the last iteration; the final state and the trajectory. `advance(state, first, count)` goes `count` on.
+    """Run to the last iteration; the final state and the trajectory. `advance(state, first, count)` runs
+    `count` iterations.
 
-    `slots_each` is the number of slots of the batches of an iteration.
-    With a slot the training continues from what was saved there, to the same result. It stops with `Diverged` and this
-    advice when a network is no longer finite.
+    `slots_each` is the number of slots of the batches of an iteration. With `options.slot` the training
+    continues from what was saved there, to the same result. It stops with `Diverged` and this advice when a network is
+    no longer finite.
     """
     options = options or RunOptions()
     iterations = iterations if options.iterations is None else options.iterations

@@ -33,7 +33,7 @@ def check_numbers(domain: "Domain", advice: str) -> None:
     if rows * columns > MOST_NUMBERS:
         raise ConfigError(
             f"This method needs the numbers of all rows in memory, and {rows:,} declared rows of {columns} columns are "
-            f"{rows * columns:,} of {MOST_NUMBERS:,} at most. {advice}"
+            f"{rows * columns:,} numbers; the limit is {MOST_NUMBERS:,}. {advice}"
         )
 
 
