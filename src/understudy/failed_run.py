@@ -101,7 +101,7 @@ def _failure(error: Exception) -> str:
     if isinstance(error, TrainingError):
         return str(error)
     if isinstance(error, TableError):  # it was read once before the first charge
-        return "The table could not be read again: it changed, or its source is gone. Run again on one that stays."
+        return "The table could not be read again: it changed, or its source is gone. Run again on an unchanging copy."
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         return "The run does not fit in memory. Lower max_categories or max_bins, or use another method."
     return f"The run failed with an internal error of Understudy ({type(error).__name__}). Please report it."

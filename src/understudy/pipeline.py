@@ -75,7 +75,7 @@ def require_rows(method: Synthesizer, table: PrivateTable) -> None:
     """Refuses a method that needs rows for a table whose rows stay on a cluster, before anything is charged."""
     if table.is_remote and needs_rows(method):
         raise ConfigError(
-            f"{name_of(method)} needs single rows, which stay on the cluster. Use a method that counts (mst, aim, "
+            f"{name_of(method)} needs individual rows, which stay on the cluster. Use a method that counts (mst, aim, "
             "auto), or the local engine."
         )
 

@@ -400,7 +400,7 @@ def test_what_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
     schema = {"columns": COLUMNS}
     with pytest.raises(SchemaError, match="needs a declared schema"):
         us.fit(frame, epsilon=1)
-    with pytest.raises(ConfigError, match="dpgan needs single rows"):
+    with pytest.raises(ConfigError, match="dpgan needs individual rows"):
         us.fit(frame, "dpgan", epsilon=1, schema=schema)
     with pytest.raises(SchemaError, match="'town'"):
         us.fit(frame.drop("town"), epsilon=1, schema=schema)

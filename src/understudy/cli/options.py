@@ -90,12 +90,12 @@ Kind = Annotated[
     typer.Option(
         "--kind",
         help="table, or graph: the rows of SOURCE are the edges of one graph, and --schema declares its nodes. "
-        "Default: by the schema.",
+        "Default: as the schema says.",
     ),
 ]
 Protect = Annotated[
     str | None,
-    typer.Option("--protect", help="Of a graph: edge (default), or node, which needs a declared max_degree."),
+    typer.Option("--protect", help="What to protect in a graph: edge (default), or node, which needs max_degree."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 Resume = Annotated[
@@ -114,7 +114,7 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         help="Where rows are read and counted: local, spark (all cores of this machine, or as spark-submit says), or "
-        "spark://HOST:PORT. SOURCE is then a folder of Parquet files, and rows stay on the cluster.",
+        "spark://HOST:PORT. With Spark, SOURCE is a folder of Parquet files, and rows stay on the cluster.",
     ),
 ]
 ScratchFolder = Annotated[
@@ -224,7 +224,7 @@ class FitCommand:
         if self.engine != "local" and self.split is not None:
             raise ConfigError(
                 "--split cannot hold out rows that stay on a cluster. Split the table there first, by its unit, "
-                "and leave --split out."
+                "and remove --split."
             )
 
     def fit_into(self, folder: Path, out: str | None = None) -> "Release":

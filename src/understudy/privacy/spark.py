@@ -1,4 +1,4 @@
-"""Private rows on a Spark cluster. Tasks there see rows; this process gets one small part of each task and adds them.
+"""Private rows on a Spark cluster. Tasks there see rows; this process adds up one small result from each task.
 
 Everything that sees a row runs in `mapInArrow`. A task returns one row: its counts, as bytes. Spark hands over the
 result of one successful attempt of each task, so an attempt that died and was repeated is counted once; there are no
@@ -107,7 +107,7 @@ class SparkBatches(PrivateBatches[Batch]):
         return self._kept[-1]
 
     def close(self) -> None:
-        """Spark forgets what it kept."""
+        """Drops what Spark kept."""
         while self._kept:
             self._kept.pop().unpersist()
 
@@ -342,7 +342,7 @@ def _explain(error: Exception) -> "ConfigError | TableError":
         )
     if "PYTHON_VERSION_MISMATCH" in text:
         return ConfigError(
-            "The Spark executors run another version of Python than this process. Set PYSPARK_PYTHON to the same one."
+            "The Spark executors run a different version of Python. Set PYSPARK_PYTHON to the version of this process."
         )
     if other := re.search(rf"{_OTHER_VERSION} (\S+)", text):
         return ConfigError(
