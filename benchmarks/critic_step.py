@@ -182,7 +182,7 @@ class Seconds(NamedTuple):
 
 
 def interleaved(runs: dict[str, Callable[[], Any]], num_steps: int, repeats: int) -> dict[str, Seconds]:
-    """Each run once in every round, after one that does not count: what disturbs the machine disturbs all of them."""
+    """Each runs once in every round, after a warm-up: what disturbs the machine disturbs all of them."""
     found: dict[str, list[Seconds]] = {name: [] for name in runs}
     for run in runs.values():
         jax.block_until_ready(run())
@@ -274,7 +274,7 @@ def parts(num_steps: int, repeats: int) -> dict[str, float]:
         "norms and weights": cpu["weighted"] - cpu["padded"],
         "sum in blocks, on a grid": cpu["proven"] - cpu["weighted"],
         "normals of the noise": cpu["noise"],
-        "coins, places and arrangement of the batch": cpu["batch"],
+        "sampling and arrangement of the batch": cpu["batch"],
     }
 
 
@@ -329,12 +329,12 @@ def report(arguments: argparse.Namespace) -> str:
     lines += [f"`python benchmarks/critic_step.py {shlex.join(sys.argv[1:])}`, {stamp}, seed {SEED};"]
     lines += [f"Python {platform.python_version()}, JAX {jax.__version__}, Equinox {eqx.__version__}."]
     lines += [f"Critic 106-256-256-1, {ROWS:,} rows, batch {BATCH} (chunk {CHUNK}), scans of {arguments.steps} steps,"]
-    load = f"{os.getloadavg()[0]:.0f} processes wanted a processor when it began"
+    load = f"load average {os.getloadavg()[0]:.0f} at the start"
     lines += [f"median of {arguments.repeats} interleaved rounds; {load}."]
     lines += [f"The target for plain / private is {TARGET}.", ""]
     columns = (
-        "population | step | compilation, s | one step, ms | processor, ms | steps/s of all members | beside plain | "
-        "beside plain, processor"
+        "population | step | compilation, s | one step, ms | processor, ms | steps/s of all members | "
+        "relative to plain | relative to plain, processor"
     )
     lines += [f"| {columns} |", "|---:|---|---:|---:|---:|---:|---:|---:|"]
     for members in arguments.populations:
@@ -349,8 +349,11 @@ def report(arguments: argparse.Namespace) -> str:
         found_parts = parts(arguments.steps, arguments.repeats)
         lines += [f"| {name} | {value * 1e6:,.0f} |" for name, value in found_parts.items()]
     if arguments.peers:
-        lines += ["", "Other packages, a private step on the real rows alone beside their own plain one:", ""]
-        columns = "package | versions | steps/s | steps per processor second | beside plain | beside plain, processor"
+        lines += ["", "Other packages: a private step on the real rows alone, relative to their own plain step:", ""]
+        columns = (
+            "package | versions | steps/s | steps per processor second | relative to plain | "
+            "relative to plain, processor"
+        )
         lines += [f"| {columns} |", "|---|---|---:|---:|---:|---:|"]
         lines += peer_lines(arguments.peers.expanduser(), max(1, arguments.steps // 4), arguments.repeats)
     return "\n".join(lines) + "\n"

@@ -1,9 +1,9 @@
-"""Synthetic graphs beside real ones: a large made graph, a made one with blocks, and graphs that NetworkX ships.
+"""Synthetic graphs beside real ones: a large simulated graph, one with blocks, and graphs that ship with NetworkX.
 
     python benchmarks/graphs.py
 
 Writes results/graphs.md, and the degree distributions of the large graph as docs/images/graph_degrees.svg. The graphs
-are public, and each figure is the mean over five runs with noise of the operating system.
+are public, and each figure is the mean over five runs with noise from the operating system.
 """
 
 import datetime

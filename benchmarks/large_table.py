@@ -3,10 +3,10 @@
     UNDERSTUDY_DATA=folder python benchmarks/large_table.py census --rows 130000000 -o census.parquet
     python benchmarks/large_table.py long --rows 10000000 -o long.parquet
 
-census: adults of the 1940 census (`census1940_ca`, 39,660 rows), drawn again with replacement, and two columns that are
-made: whether there is a wage, wrong in one row of twenty, and weeks of work, which depend on that and on sex. long: a
-million rows of `made_long` (15 columns), drawn again. A table drawn again has no new people: it has the size of a large
-table, and the distribution of the small one. Every column is declared. Rows depend on the seed, not on the machine.
+census: adults of the 1940 census (`census1940_ca`, 39,660 rows), drawn again with replacement, and two simulated
+columns: whether there is a wage, wrong in one row of twenty, and weeks of work, which depend on that and on sex. long:
+a million rows of `made_long` (15 columns), drawn again. A table drawn again has no new people: it has the size of a
+large table and the distribution of the small one. Every column is declared. Rows depend on the seed, not on the machine.
 """
 
 import argparse
@@ -34,7 +34,7 @@ WEEKS = 52
 
 
 class Source(NamedTuple):
-    """Rows to draw again, columns that are made for the drawn rows, and what is declared of all of them."""
+    """Rows to draw again, columns that are simulated for the drawn rows, and what is declared of all of them."""
 
     rows: pa.Table
     add_columns: Callable[[pa.Table, np.random.Generator], pa.Table]
@@ -42,7 +42,7 @@ class Source(NamedTuple):
 
 
 def census() -> Source:
-    """The eight columns of `census1940_ca`, and two made ones."""
+    """The eight columns of `census1940_ca`, and two simulated ones."""
     table = load_table("census1940_ca")
     assert table.test is not None
     made = (

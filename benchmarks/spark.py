@@ -1,10 +1,10 @@
-"""Seconds of one release with the local engine and with Spark on the same two cores: rows, not noise, decide them.
+"""Seconds of one release with the local engine and with Spark on the same two cores.
 
     python benchmarks/spark.py --rows 10000000 -o benchmarks/results/spark.md
 
 Makes a folder of Parquet files (10 columns: 6 categorical, 3 integer, 1 real; 8 files), and fits `mst` to it in a new
 process for each engine, in turns. Every column is declared. Times are those of the whole command, from reading the
-folder to the saved release; the start of Spark is among them.
+folder to the saved release; the start of Spark is included.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def schema(num_rows: int) -> us.Schema:
 
 
 def write_folder(folder: Path, num_rows: int) -> None:
-    """The made table: each column depends on the one before."""
+    """The simulated table: each column depends on the one before."""
     folder.mkdir()
     for number in range(FILES):
         draw = np.random.default_rng(number)

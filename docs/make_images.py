@@ -1,4 +1,4 @@
-"""Draws the picture of the README from a real run on the embedded survey, and the map of a made city.
+"""Draws the picture of the README from a real run on the embedded survey, and the map of a simulated city.
 
 python docs/make_images.py
 """
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def draw_city() -> str:
-    """The density of the made city, real and synthetic, over its public outline."""
+    """The density of the simulated city, real and synthetic, over its public outline."""
     import numpy as np
 
     import understudy as us
@@ -54,7 +54,7 @@ def draw_city() -> str:
     found = location_scores(drawn.schema, *points).details["locations"]["home"]["map"]
     peak = max(value for grid in (found["real"], found["synthetic"]) for row in grid for value in row)
     panels = []
-    titles = ("100,000 people of a made city", "100,000 synthetic rows, epsilon 1, mst")
+    titles = ("100,000 people of a simulated city", "100,000 synthetic rows, epsilon 1, mst")
     for number, (grid, title) in enumerate(zip((found["real"], found["synthetic"]), titles, strict=True)):
         body = draw_map(found, grid, peak)[0]
         panels.append(

@@ -1,7 +1,7 @@
 """Private rows of a large table, held where their codes are: each batch takes its own rows from there.
 
 A small table is encoded and arranged once (`rows.arrange_units`), and compiled programs take rows from it. A large one
-would be held twice, and as features many times over. Here nothing is made of it beforehand: `HeldUnits` takes the rows
+would be held twice, and as features many times over. Here nothing is precomputed: `HeldUnits` takes the rows
 of a batch from the codes, in memory or mapped from a file, and encodes these alone. Which of the two it is follows from
 public facts (`train_units`), and where rows are codes, it does not change a result.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # reads tables; training alone must not need to
     from understudy.privacy.ledger import Ledger
 
 MOST_BYTES = 2**30
-"""Rows that would take more memory for training, by their public number, are held where they are."""
+"""Rows that would take more memory than this for training, by their public number, stay where their codes are."""
 BYTES_OF_NUMBERS = 12
 """What features are made of, in every column: a 32-bit code and a position of 64 bits."""
 
