@@ -11,7 +11,7 @@ from understudy.report import svg
 from understudy.report.svg import Style
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-PANEL, HEIGHT, LEFT, RIGHT, GAP = 290.0, 150.0, 52.0, 226.0, 62.0
+PANEL, HEIGHT, LEFT, RIGHT, GAP = 318.0, 150.0, 52.0, 226.0, 62.0
 """Width and height of a panel; the ends of its horizontal axis; the distance between two rows of panels."""
 
 
@@ -95,20 +95,31 @@ def _axis(results: Results, table: str) -> list[Cell]:
 
 
 def _table(cells: Iterable[Cell], size: str, results: Results) -> str:
-    names = ["seconds", "CPU seconds", "peak GB", "tvd2", "not private", "cost", "tvd1", "not private", "sampling"]
+    names = [
+        "seconds",
+        "CPU seconds",
+        "peak GB",
+        "tvd2",
+        "not private",
+        "cost",
+        "tvd1",
+        "not private",
+        "sampling",
+        "commit",
+    ]
     head = f"| {size} | method | {' | '.join(names)} |"
-    lines = [head, "|---:|---|" + "---:|" * 9]
+    lines = [head, "|---:|---|" + "---:|" * 10]
     for cell in cells:
         result, baseline = results[cell], results.get(cell.baseline, {})
         start = f"| {getattr(cell, size):,} | `{cell.method}` |"
         if "failed" in result:
-            lines.append(f"{start} {result['failed']} |" + " |" * 8)
+            lines.append(f"{start} {result['failed']} |" + " |" * 9)
             continue
         cost = result["tvd2"] - baseline["tvd2"] if "tvd2" in result and "tvd2" in baseline else None
         figures = [f"{result['seconds']:,.0f}", f"{result['cpu_seconds']:,.0f}", f"{result['gigabytes']:.2f}"]
         errors = [result.get("tvd2"), baseline.get("tvd2"), cost, *(each.get("tvd1") for each in (result, baseline))]
         errors.append(result.get("sampling2"))
-        lines.append(start + "".join(f" {text} |" for text in (*figures, *map(_shown, errors))))
+        lines.append(start + "".join(f" {text} |" for text in (*figures, *map(_shown, errors), result["commit"])))
     return "\n".join(lines)
 
 
