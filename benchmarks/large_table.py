@@ -6,7 +6,8 @@
 census: adults of the 1940 census (`census1940_ca`, 39,660 rows), drawn again with replacement, and two simulated
 columns: whether there is a wage, wrong in one row of twenty, and weeks of work, which depend on that and on sex. long:
 a million rows of `made_long` (15 columns), drawn again. A table drawn again has no new people: it has the size of a
-large table and the distribution of the small one. Every column is declared. Rows depend on the seed, not on the machine.
+large table and the distribution of the small one. Every column is declared. Rows depend on the seed, not on the
+machine.
 """
 
 import argparse
