@@ -326,7 +326,7 @@ def report(arguments: argparse.Namespace) -> str:
     names = [name for name in STEPS if not (arguments.skip_per_example and name == "per example")]
     stamp = f"{datetime.date.today()}, {device.device_kind}, {platform.machine()}, {_cores()} CPU cores"
     lines = ["# Time of a private critic step", ""]
-    lines += [f"`python benchmarks/critic_step.py {shlex.join(sys.argv[1:])}`, {stamp}, seed {SEED};"]
+    lines += [f"`python benchmarks/critic_step.py {shlex.join(_names(sys.argv[1:]))}`, {stamp}, seed {SEED};"]
     lines += [f"Python {platform.python_version()}, JAX {jax.__version__}, Equinox {eqx.__version__}."]
     lines += [f"Critic 106-256-256-1, {ROWS:,} rows, batch {BATCH} (chunk {CHUNK}), scans of {arguments.steps} steps,"]
     load = f"load average {os.getloadavg()[0]:.0f} at the start"
@@ -361,6 +361,11 @@ def report(arguments: argparse.Namespace) -> str:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _names(arguments: list[str]) -> list[str]:
+    """The arguments with folders by their name alone."""
+    return [Path(each).name if os.sep in each else each for each in arguments]
 
 
 def main() -> None:
