@@ -67,8 +67,8 @@ work (load average {loads[0]:.1f} to {loads[-1]:.1f}), so wall seconds are upper
 Seconds and peak memory are those of one fit from a Parquet file, in a process of its own; the memory includes that of
 the libraries. `tvd2` (`tvd1`) is the mean total variation of 2-way (1-way) marginals between the table itself and two
 million rows of the model (by columns: 100,000). "Not private" is the same method without noise; "cost" is the
-difference of the two, the cost of privacy. "Sampling" is the tvd2 of as many real rows, drawn again: less cannot be
-expected of any model.
+difference of the two, the cost of privacy. "Sampling" is the tvd2 of as many real rows, drawn again: no model
+can be expected to do better.
 
 ## Rows: ten columns of the 1940 census, drawn again
 
@@ -151,7 +151,7 @@ def draw(results: Results) -> Drawing:
     )
 
 
-_FIGURES = (("cpu_seconds", "CPU seconds"), ("gigabytes", "peak memory, GB"), ("tvd2", "error of pairs (tvd2)"))
+_FIGURES = (("cpu_seconds", "CPU seconds"), ("gigabytes", "peak memory, GB"), ("tvd2", "2-way error (tvd2)"))
 
 
 def _order(method: str) -> tuple[int, str]:
