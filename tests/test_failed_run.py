@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -560,14 +560,12 @@ def test_no_text_says_that_nothing_was_read(path: Path) -> None:
 
 
 def test_an_error_that_is_shown_after_queries_holds_no_numbers_but_steps() -> None:
-    """Texts of TrainingError are quoted after a charge: no part of one is computed, but for the step and advice."""
+    """Texts of TrainingError and ClusterError are quoted after a charge. What is computed of them: the step, advice,
+    the type of an error, the version of this package, and the name of a module that this process has imported."""
     shown: list[str] = []
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-                called: Callable[..., object] | ast.expr = node.exc.func
-                if isinstance(called, ast.Name) and called.id in ("Diverged", "TrainingError"):
-                    shown += [
-                        ast.unparse(part.value) for part in ast.walk(node.exc) if isinstance(part, ast.FormattedValue)
-                    ]
-    assert sorted(shown) == ["advice", "done * steps_each"]
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("ClusterError", "Diverged", "TrainingError"):
+                shown += [ast.unparse(part.value) for part in ast.walk(node) if isinstance(part, ast.FormattedValue)]
+    of_clusters = ["__version__", "missing[1].split('.')[0]", "type(error).__name__"]
+    assert sorted(shown) == sorted(["advice", "done * steps_each", *of_clusters])

@@ -42,7 +42,14 @@ from understudy.release import Release, check_seed, check_size
 from understudy.run.checkpoint import Checkpoint, require_place
 from understudy.run.environment import environment_facts
 from understudy.schema import Schema, SchemaSource, as_schema
-from understudy.sources import PrivateSource, PublicSource, TableToFit, read_private_table, read_public_table
+from understudy.sources import (
+    PrivateSource,
+    PublicSource,
+    TableToFit,
+    is_on_cluster,
+    read_private_table,
+    read_public_table,
+)
 from understudy.synthesizers import AUTO, Synthesizer, express, too_large_for
 from understudy.synthesizers.protocol import expected_noise_of
 from understudy.synthesizers.run import Run
@@ -185,6 +192,7 @@ def fit(
     with open_progress(progress, "fitting") as report, open_scratch(scratch) as folder:
         options = FitOptions(method, wanted, binning or Binning(), seed, public, checkpoint, resume, report, _tell)
         declared = None if schema is None else as_schema(schema)
+        require_rows(synthesizer_of(method), is_remote=is_on_cluster(table, engine))
         data = read_private_table(
             table, declared, target=target, keep_types=keep_types, reading=reading, engine=engine, scratch=folder
         )
@@ -268,7 +276,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
     assert options.guarantee is not None
     guarantee, binning = options.guarantee.with_delta_for(data.schema.rows), options.binning
     synthesizer = synthesizer_of(options.method)
-    require_rows(synthesizer, data.table)
+    require_rows(synthesizer, is_remote=data.table.is_remote)
     run = plan_run(data.schema, synthesizer, guarantee, binning)
     notes = tuple(note for note in run.training.notes if note.level is Level.WARNING)
     public = read_public_table(options.public, data.source, synthesizer, data.schema)

@@ -69,6 +69,13 @@ class TableError(UnderstudyError):
         """The line of the text file at fault, counted from 1."""
 
 
+class ClusterError(TableError):
+    """A job of a cluster failed.
+
+    Its text contains no size, count or value of the table, since it may be shown after queries were answered.
+    """
+
+
 class ConfigError(UnderstudyError):
     """A guarantee, method or setting that cannot be honoured.
 

@@ -71,9 +71,9 @@ def plan_method(method: Plannable, domain: Domain, budget: Budget) -> Plan:
     return dataclasses.replace(made, notes=(*made.notes, Note("This method treats the target like any other column.")))
 
 
-def require_rows(method: Synthesizer, table: PrivateTable) -> None:
-    """Refuses a method that needs rows for a table whose rows stay on a cluster, before anything is charged."""
-    if table.is_remote and needs_rows(method):
+def require_rows(method: Synthesizer, *, is_remote: bool) -> None:
+    """Refuses a method that needs rows where they stay on a cluster. Both are public: refused before rows are read."""
+    if is_remote and needs_rows(method):
         raise ConfigError(
             f"{name_of(method)} needs individual rows, which stay on the cluster. Use a method that counts (mst, aim, "
             "auto), or the local engine."

@@ -75,7 +75,7 @@ def read_private_table(
     that a damaged file is refused before anything is charged. With the engine `spark`, or if `table` is a Spark
     DataFrame, the tasks of a cluster read them.
     """
-    if is_spark_engine(engine) or is_spark_frame(table):
+    if is_on_cluster(table, engine):
         if scratch is not None:
             raise ConfigError("A Spark cluster keeps the codes of the rows itself. Leave the scratch folder out.")
         return _read_on_spark(table, schema, target=target, keep_types=keep_types, engine=engine)
@@ -94,6 +94,11 @@ def read_private_table(
         batches.check()
     _require_columns(schema)
     return TableToFit(PrivateTable(batches, scratch=scratch), schema, origin, keep_types, source_id(table))
+
+
+def is_on_cluster(table: PrivateSource, engine: str) -> bool:
+    """Whether the rows of this table stay on a cluster, which follows from its type and the engine alone."""
+    return is_spark_engine(engine) or is_spark_frame(table)
 
 
 def _read_on_spark(

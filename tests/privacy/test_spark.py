@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy.cli.app import app
-from understudy.errors import ConfigError, SchemaError, TableError
+from understudy.errors import ClusterError, ConfigError, SchemaError, TableError
 from understudy.failed_run import SpentError
 from understudy.privacy import spark as spark_rows
 from understudy.privacy.batches import LocalBatches, add_arrays
@@ -324,7 +324,7 @@ def test_a_job_that_fails_before_any_charge(spark: "SparkSession") -> None:
     """One line, without what Spark says, which may quote a row."""
     frame = frame_of(spark, people()).selectExpr("*", "if(age > 70, raise_error('secret'), 1) as one")
     schema = {"columns": {**COLUMNS, "one": {"kind": "integer"}}}
-    with pytest.raises(TableError, match="A Spark job failed for good") as caught:
+    with pytest.raises(ClusterError, match="A Spark job failed for good") as caught:
         us.fit(frame, "mst", epsilon=1, schema=schema)  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -344,7 +344,7 @@ def test_a_job_that_fails_after_a_charge(spark: "SparkSession", tmp_path: Path) 
 
     unsteady = frame_of(spark, people(), 1, before=fail_later)
 
-    with pytest.raises(SpentError) as caught:
+    with pytest.raises(SpentError, match="A Spark job failed for good") as caught:
         us.fit(unsteady, "mst", epsilon=1, schema={"columns": COLUMNS}, progress=note)  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)
     assert caught.value.statement.epsilon <= 1
@@ -381,7 +381,9 @@ def test_executors_without_the_package(spark: "SparkSession", tmp_path: Path, mo
     table = pa.table({"x": [1]})
     batches = SparkBatches(frame_of(spark, table, 1), table.slice(0, 0))
     step: Callable[[pa.Table], pa.Table] = importlib.import_module("driver_only").step
-    with pytest.raises(ConfigError, match=r"cannot import driver_only\. Install understudy on them, or ship") as caught:
+    with pytest.raises(
+        ClusterError, match=r"cannot import driver_only\. Install understudy on them, or ship"
+    ) as caught:
         batches.map(step).check()
     assert "\n" not in str(caught.value)
 
@@ -390,7 +392,7 @@ def test_executors_with_another_version(spark: "SparkSession", monkeypatch: pyte
     table = pa.table({"x": [1]})
     batches = SparkBatches(frame_of(spark, table, 1), table.slice(0, 0))
     monkeypatch.setattr(spark_rows, "__version__", "99.0")
-    with pytest.raises(ConfigError, match=r"expected 99\.0\. Install it there"):
+    with pytest.raises(ClusterError, match=r"expected 99\.0\. Install it there"):
         batches.check()
 
 

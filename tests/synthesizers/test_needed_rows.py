@@ -77,8 +77,8 @@ class RemoteBatches(LocalBatches[pa.Table]):
 def test_a_method_that_needs_rows_is_refused_where_they_are_remote() -> None:
     table = PrivateTable(RemoteBatches([pa.table({"x": [1]})]))
     assert table.is_remote
-    require_rows(us.MST(), table)
-    require_rows(us.DPGAN(), PrivateTable(pa.table({"x": [1]})))
+    require_rows(us.MST(), is_remote=table.is_remote)
+    require_rows(us.DPGAN(), is_remote=PrivateTable(pa.table({"x": [1]})).is_remote)
     for method in (us.DPGAN(), read_method("boosted(dpgan)"), read_method(QUICK["selected"])):
         with pytest.raises(ConfigError, match="stay on the cluster"):
-            require_rows(method, table)
+            require_rows(method, is_remote=table.is_remote)

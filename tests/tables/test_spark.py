@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import understudy as us
+from understudy.cli.app import app
 from understudy.errors import ConfigError, SchemaError, TableError
 from understudy.tables.spark import is_spark_engine, is_spark_frame, open_spark_table
 
@@ -29,6 +30,23 @@ def test_other_frames_are_no_spark_frames() -> None:
 def test_a_schema_must_be_declared(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="declared schema"):
         us.fit(tmp_path, epsilon=1, engine="spark")
+
+
+@pytest.mark.parametrize("command", [None, "fit", "synth"])
+def test_a_method_that_needs_rows_is_refused_before_anything_is_read(tmp_path: Path, command: str | None) -> None:
+    """The table does not exist, which would be said if it were looked for."""
+    absent, schema, out = tmp_path / "absent.parquet", tmp_path / "schema.toml", tmp_path / "out.parquet"
+    SCHEMA.write(schema)
+    options = ["--engine", "spark", "--method", "dpgan", "--epsilon", "1", "--schema", str(schema)]
+
+    def fit() -> None:
+        if command is None:
+            us.fit(absent, "dpgan", epsilon=1, schema=SCHEMA, engine="spark")
+        else:
+            app([command, str(absent), "-o", str(out), *options], standalone_mode=False)
+
+    with pytest.raises(ConfigError, match="dpgan needs individual rows"):
+        fit()
 
 
 def test_spark_reads_parquet_alone(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ class FitCommand:
 
     def _fit(self, folder: Path, checkpoint: Path, held: HeldOut | None) -> "Release":
         """Fits with a progress bar; after Ctrl-C it says how to resume."""
-        from understudy.api import FitOptions, fit_table, read_private_table
+        from understudy.api import FitOptions, fit_table, is_on_cluster, read_private_table, require_rows
         from understudy.privacy.scratch import open_scratch
         from understudy.run.checkpoint import is_unfinished
         from understudy.schema import Schema
@@ -260,6 +260,7 @@ class FitCommand:
         binning = read_binning(self.bins, self.max_bins, self.max_categories)
         schema = None if self.schema is None else Schema.read(self.schema)
         synthesizer = read_synthesizer(self.method, self.settings)
+        require_rows(synthesizer, is_remote=is_on_cluster(self.source, self.engine))
         tell = functools.partial(_tell, quiet=self.quiet)
         try:
             with show_progress(self.quiet, "fitting") as progress, open_scratch(self.scratch) as scratch:

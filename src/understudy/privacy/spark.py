@@ -10,6 +10,7 @@ import io
 import itertools
 import math
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -19,7 +20,7 @@ import pyarrow as pa
 from jaxtyping import Int64, Integer
 
 from understudy._version import __version__
-from understudy.errors import ConfigError, TableError
+from understudy.errors import ClusterError, ConfigError
 from understudy.privacy.batches import LocalBatches, Part, PrivateBatches, add_arrays
 from understudy.privacy.codes import code_type
 from understudy.privacy.counting import Columns, count_workload
@@ -332,23 +333,24 @@ def _from_bytes(content: bytes) -> "np.ndarray | pa.Table":
 _OTHER_VERSION = "understudy on the executors has version"
 
 
-def _explain(error: Exception) -> "ConfigError | TableError":
+def _explain(error: Exception) -> ClusterError:
     """What went wrong, without Spark's own message, which may quote rows."""
     text = str(error)
-    if missing := re.search(r"No module named '([\w.]+)'", text):
-        return ConfigError(
+    missing = re.search(r"No module named '([\w.]+)'", text)
+    if missing and missing[1].split(".")[0] in sys.modules:  # which no value of a row adds to
+        return ClusterError(
             f"The Spark executors cannot import {missing[1].split('.')[0]}. Install understudy on them, or ship an"
             " environment that has it: spark.archives with an archive of venv-pack or conda-pack (docs/howto/spark.md)."
         )
     if "PYTHON_VERSION_MISMATCH" in text:
-        return ConfigError(
+        return ClusterError(
             "The Spark executors run a different version of Python. Set PYSPARK_PYTHON to the version of this process."
         )
-    if other := re.search(rf"{_OTHER_VERSION} (\S+)", text):
-        return ConfigError(
-            f"The Spark executors have version {other[1]} of understudy, expected {__version__}. Install it there."
+    if _OTHER_VERSION in text:
+        return ClusterError(
+            f"The Spark executors have another version of understudy, expected {__version__}. Install it there."
         )
-    return TableError(
+    return ClusterError(
         f"A Spark job failed for good ({type(error).__name__}): a file is damaged, a value breaks a rule of Spark, or"
         " an executor was lost. The logs of the executors say more; they may quote rows."
     )
