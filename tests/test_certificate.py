@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import html
 import importlib.resources
 import json
 import math
@@ -458,6 +459,70 @@ def test_values_that_are_read_as_null_are_listed() -> None:
     columns = {"who": {"kind": "id", "missing": ["-9"]}, "x": {"kind": "integer", "missing": [99, "refused"]}}
     schema = as_schema({"table": {"unit": "who"}, "columns": columns})
     assert "read as null: who (-9), x (99, refused)" in certificate.public_facts(schema).declared
+
+
+PLACES = """
+[columns]
+home = {kind = "location", latitude = "lat", longitude = "lon", region = "files/city.geojson"}
+work = {kind = "location", box = [46.9, 5.9, 48.4, 10.5], decimals = 3}
+stop = {kind = "location", sites = "stops.csv", code = "stop"}
+area = {kind = "location", regions = "files/city.geojson", code = "area"}
+boat = {kind = "location", box = [50, 10, 54, 14], mask = "sea.txt"}
+gone = {kind = "location", box = [0, 0, 1, 1], drop = true}
+pain = {kind = "categorical", categories = ["none", "mild", "severe"], ordinal = true}
+hour = {kind = "integer", bounds = [0, 23], cyclic = true}
+seen = {kind = "date", bounds = [2024-01-01, 2024-12-31], parts = ["month", "weekday"]}
+"""
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> us.Schema:
+    squares = [[[[x, 52], [x + 1, 52], [x + 1, 53], [x, 53], [x, 52]]] for x in (13, 15)]
+    features = [
+        {"type": "Feature", "properties": {"area": name}, "geometry": {"type": "Polygon", "coordinates": square}}
+        for name, square in zip("AB", squares, strict=True)
+    ]
+    (tmp_path / "files").mkdir()
+    collection = {"type": "FeatureCollection", "features": features}
+    (tmp_path / "files" / "city.geojson").write_text(json.dumps(collection))
+    (tmp_path / "stops.csv").write_text("stop,latitude,longitude\na,52.1,13.1\nb,52.2,13.2\nc,52.3,13.5\n")
+    (tmp_path / "sea.txt").write_text("01\n11\n")
+    (tmp_path / "places.toml").write_text(PLACES)
+    return us.Schema.read(tmp_path / "places.toml")
+
+
+def test_locations_orders_cycles_and_parts_are_listed(places: us.Schema, json_schema: dict) -> None:
+    """Each as it was declared: a location by its name and region, not by bounds that follow from the region."""
+    declared = certificate.public_facts(places).declared
+    assert declared == (
+        "category lists: pain (3)",
+        "categories in order: pain (from none to severe)",
+        "bounds: hour (0 to 23), seen (2024-01-01 to 2024-12-31)",
+        "cyclic, so that the upper bound is followed by the lower one: hour",
+        "locations: home (lat and lon: a point in 2 polygons of city.geojson), "
+        "work (a point in the box 46.9 to 48.4 north, 5.9 to 10.5 east), stop (one of 3 sites of stops.csv), "
+        "area (one of 2 zones of city.geojson), "
+        "boat (a point in 3 marked cells of the box 50 to 54 north, 10 to 14 east, from sea.txt)",
+        "parts of dates: seen (month, weekday)",
+        "decimals: home (6), work (3), boat (6)",
+        "left out, never read: gone",
+    )
+    statement = dataclasses.replace(_with_every_event(), facts=certificate.public_facts(places))
+    content = certificate.to_json(statement)
+    jsonschema.validate(content, json_schema)
+    assert certificate.from_json(content) == statement
+    page = html.unescape(to_html(statement))
+    for line in declared:
+        assert f"- {line}" in certificate.to_markdown(statement).splitlines()
+        assert line in page
+
+
+@pytest.mark.parametrize(
+    ("sites", "words"), [([[52.1, 13.1]], "1 site"), ([[52.1, 13.1], [52.2, 13.2]], "one of 2 sites")]
+)
+def test_a_location_without_files_is_listed(sites: list, words: str) -> None:
+    schema = as_schema({"columns": {"stop": {"kind": "location", "sites": sites}}})
+    assert certificate.public_facts(schema).declared == (f"locations: stop ({words})", "decimals: stop (1)")
 
 
 def test_partitions_are_named_and_explained() -> None:

@@ -10,6 +10,7 @@ import datetime
 import math
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from understudy._version import __version__
 from understudy.audit.record import recorded_audit
@@ -35,6 +36,8 @@ from understudy.privacy.rows import PrivateRows
 from understudy.privacy.statement import KeptIn
 from understudy.privacy.statement import round_up as round_up
 from understudy.schema import Column, Schema
+from understudy.schema.locations import Location
+from understudy.schema.regions import Mask, Sites
 
 NO_CHECKSUMS: Mapping[str, str] = {}
 
@@ -74,12 +77,22 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
     facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
     modelled = schema.modelled
     listed = [f"{c.name} ({_extent(c)})" for c in modelled if c.categories is not None]
-    bounded = [f"{c.name} ({c.bounds[0]} to {c.bounds[1]})" for c in modelled if c.bounds is not None]
+    located = [place for place in schema.locations if not place.drop]
+    numeric = [c for c in modelled if not any(c.name in place.names for place in located)]
+    bounded = [f"{c.name} ({c.bounds[0]} to {c.bounds[1]})" for c in numeric if c.bounds is not None]
+    numbers: list[Column | Location] = [*numeric, *(place for place in located if place.format != "code")]
+    ordered = [
+        f"{c.name} (from {c.categories[0]} to {c.categories[-1]})" for c in modelled if c.ordinal and c.categories
+    ]
     kept = [c for c in schema.columns if not c.drop]
     groups = {
         "category lists": listed,
+        "categories in order": ordered,
         "bounds": bounded,
-        "decimals": [f"{c.name} ({c.decimals})" for c in modelled if c.decimals is not None],
+        "cyclic, so that the upper bound is followed by the lower one": [c.name for c in modelled if c.cyclic],
+        "locations": [_place(location) for location in located],
+        "parts of dates": [f"{c.name} ({', '.join(c.parts)})" for c in modelled if c.parts],
+        "decimals": [f"{each.name} ({each.decimals})" for each in numbers if each.decimals is not None],
         "formats": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
         "never null": [c.name for c in modelled if not c.nullable],
         "read as null": [f"{c.name} ({', '.join(map(str, c.missing))})" for c in schema.columns if c.missing],
@@ -115,6 +128,25 @@ def _extent(column: Column) -> str:
     assert column.listed is not None
     added = ["other" if value is not None else "null" for value in column.listed[len(column.categories) :]]
     return " and ".join([str(len(column.categories)), *added])
+
+
+def _place(location: Location) -> str:
+    """A location, its columns if they have other names, and its region.
+
+    >>> from understudy.schema.regions import Box
+    >>> _place(Location(name="home", region=Box(52.3, 13.0, 52.7, 13.8), latitude="lat", longitude="lon"))
+    'home (lat and lon: a point in the box 52.3 to 52.7 north, 13.0 to 13.8 east)'
+    """
+    region = location.region
+    file = next((Path(name).name for key, name in location.source.items() if key != "code"), None)
+    where = f"a point in {region.summary}"
+    if isinstance(region, Sites):
+        site = "zone" if "regions" in location.source else "site"
+        where = f"one of {len(region.points):,} {site}s" if len(region.points) > 1 else f"1 {site}"
+    if file is not None:
+        where += f", from {file}" if isinstance(region, Mask) else f" of {file}"
+    columns = f"{' and '.join(location.names)}: " if location.is_pair else ""
+    return f"{location.name} ({columns}{where})"
 
 
 def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
