@@ -115,3 +115,29 @@ def test_a_sample_of_a_graph_is_whole(folder: Path, capsys: pytest.CaptureFixtur
         run(["synth", "edges.csv", "--schema", "graph.toml", "--epsilon", "1", "--seed", "3", "-q", "-o", "c.csv"]) == 0
     )
     assert "NOT PRIVATE: its noise was seeded" in capsys.readouterr().err
+
+
+def test_evaluate_takes_the_schema_from_the_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("fake", "again"):
+        given = ["--schema", "graph.toml", "--epsilon", "1", "-q", "-o", f"{name}.csv"]
+        assert run(["synth", "edges.csv", "--kind", "graph", *given]) == 0
+    capsys.readouterr()
+    assert run(["evaluate", "edges.csv", "fake.csv", "--schema", "graph.toml", "--json", "declared.json"]) == 0
+    assert "Wrote declared.json" in capsys.readouterr().err
+    Path("graph.toml").unlink()
+    assert run(["evaluate", "edges.csv", "fake.csv", "--json", "beside.json"]) == 0
+    assert "Schema: that of the release fake.release." in capsys.readouterr().out
+    assert run(["evaluate", "edges.csv", "again.csv", "fake.csv", "-q"]) == 0
+    assert "Schema: that of the release again.release." in capsys.readouterr().out
+    Path("fake.release").rename("moved.release")
+    assert run(["evaluate", "edges.csv", "fake.csv", "--release", "moved.release", "--json", "named.json"]) == 0
+    assert Path("declared.json").read_bytes() == Path("beside.json").read_bytes() == Path("named.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "option", ["--target=club", "--holdout=edges.csv", "--quick", "--metric=tv1", "--constraint=1"]
+)
+def test_evaluate_refuses_what_is_for_tables(option: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", "edges.csv", "edges.csv", "--schema", "graph.toml", option, "--json", "scores.json"]) == 2
+    assert capsys.readouterr().err.endswith(f"{option.partition('=')[0]} does not apply to a graph. Remove it.\n")
+    assert not Path("scores.json").exists()

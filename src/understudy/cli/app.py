@@ -15,10 +15,12 @@ from understudy.cli.disclose import add_disclosure, disclose
 from understudy.cli.graph import (
     check_graph,
     evaluate_graph,
+    find_graph_release,
     fit_graph_into,
     is_graph_folder,
     is_graph_run,
     is_graph_schema,
+    refuse_table_options,
     sample_graph,
     show_graph_plan,
     synth_graph,
@@ -302,8 +304,10 @@ def evaluate(
     if quick and full:
         raise ConfigError("--quick and --full cannot be combined. Give one of them, or neither.")
     tables = named_tables(synthetic)
-    if schema is not None and is_graph_schema(schema):
-        return evaluate_graph(real, tables, schema, json_file, reading, force=force)
+    if (graph := find_graph_release(tables, release, schema)) is not None:
+        for_tables = {"--target": target, "--holdout": holdout, "--quick": quick, "--full": full, "--report": report}
+        refuse_table_options({**for_tables, "--metric": metrics, "--constraint": constraints})
+        return evaluate_graph(real, tables, graph, json_file, reading, schema=schema, force=force, quiet=quiet)
     check_outputs(
         {"--report": report, "--json": None if json_file == "-" else json_file},
         [real, *tables.values(), holdout, schema],

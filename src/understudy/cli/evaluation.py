@@ -71,7 +71,7 @@ def find_release(tables: Mapping[str, str], given: str | None, schema: Path | No
 
     declared = None if schema is None else Schema.read(schema)
     statement, of = read_statement(given, list(tables))
-    found = {name: folder for name, place in tables.items() if (folder := _folder_beside(place)) is not None}
+    found = {name: folder for name, place in tables.items() if (folder := folder_beside(place)) is not None}
     holdout = _holdout_beside(found) if len(tables) == 1 else None
     if given is not None:
         named = given if os.path.isdir(given) else given.partition("=")[2]
@@ -101,7 +101,7 @@ def _holdout_beside(folders: Mapping[str, Path]) -> str | None:
     return None if held is None else str(held)
 
 
-def _folder_beside(place: str) -> Path | None:
+def folder_beside(place: str) -> Path | None:
     """The release folder that `synth` would leave beside this table, if it is there."""
     try:
         folder = release_folder(place)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from understudy.cli.evaluation import folder_beside
 from understudy.cli.options import (
     FitCommand,
     check_json,
@@ -20,11 +21,11 @@ from understudy.cli.options import (
 )
 from understudy.cli.output import show_spent, warn_if_not_private, write_certificate_json, write_json
 from understudy.cli.terminal import echo
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, ReleaseError
 
 if TYPE_CHECKING:
     from understudy.graphs import GraphRelease, GraphSchema
-    from understudy.privacy.ledger import Guarantee
+    from understudy.privacy.ledger import Guarantee, Statement
     from understudy.tables import ReadOptions
 
 NOT_FOR_GRAPHS = {
@@ -181,39 +182,117 @@ def show_graph_plan(
     show_plan(plan, guarantee, facts, None, json_file, force=force)
 
 
+@dataclasses.dataclass(frozen=True)
+class KnownGraph:
+    """What is known about graphs to evaluate before their edges are read."""
+
+    schema: "GraphSchema"
+    schema_from: str = ""
+    """The release folder whose schema is used; empty: a schema file."""
+    statement: "Statement | None" = None
+    of: str | None = None
+    """The graph whose certificate the report shows."""
+
+
+def find_graph_release(tables: Mapping[str, str], given: str | None, schema: Path | None) -> KnownGraph | None:
+    """The schema of the graphs to evaluate, and the statement for a report. None: these are tables.
+
+    As for tables, a schema file takes precedence over --release, and that over the releases beside synthetic graphs.
+    """
+    from understudy.graphs import GraphRelease
+
+    if schema is not None and not is_graph_schema(schema):
+        return None
+    if given is not None:
+        of, folder = _named_release(given)
+        if schema is None and not is_graph_folder(folder):
+            return None
+        if of is None and len(tables) > 1:
+            raise ConfigError(
+                f"There are {len(tables)} synthetic graphs. Say which one the release belongs to: "
+                "--release NAME=FOLDER."
+            )
+        if of is not None and of not in tables:
+            raise ConfigError(f"--release names {of!r}, but the synthetic graphs are {', '.join(tables)}.")
+        release = GraphRelease.load(folder)
+        declared = release.schema if schema is None else _read_schema(schema)
+        return KnownGraph(declared, "" if schema else str(folder), release.statement, of or next(iter(tables)))
+    if schema is not None:
+        return KnownGraph(_read_schema(schema))
+    found = {name: beside for name, place in tables.items() if (beside := folder_beside(place)) is not None}
+    kinds = {is_graph_folder(folder) for folder in found.values()}
+    if True not in kinds:
+        return None
+    listed = ", ".join(map(str, found.values()))
+    if False in kinds:
+        raise ConfigError(f"Of the releases {listed}, some are of graphs and some of tables. Evaluate them separately.")
+    try:
+        releases = {name: GraphRelease.load(folder) for name, folder in found.items()}
+    except ReleaseError as error:
+        raise ReleaseError(f"{error} To evaluate without it, give --schema.") from None
+    first, release = next(iter(releases.items()))
+    if any(other.schema != release.schema for other in releases.values()):
+        raise ConfigError(
+            f"The releases beside the synthetic graphs ({listed}) have different schemas. Say which one to use: "
+            "--schema FILE, or --release NAME=FOLDER."
+        )
+    known = KnownGraph(release.schema, str(found[first]))
+    return known if len(tables) > 1 else dataclasses.replace(known, statement=release.statement, of=first)
+
+
+def _named_release(given: str) -> tuple[str | None, Path]:
+    """The name and the folder in --release, given as FOLDER or NAME=FOLDER."""
+    name, equals, folder = given.partition("=")
+    return (None, Path(given)) if not equals or os.path.isdir(given) else (name, Path(folder))
+
+
 def evaluate_graph(
     real: str,
     tables: Mapping[str, str],
-    schema: Path,
+    known: KnownGraph,
     json_file: str | None,
     reading: "ReadOptions",
     *,
+    schema: Path | None,
     force: bool,
+    quiet: bool,
 ) -> None:
     """Prints the metrics of synthetic graphs beside those of the real one and of a random one."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from understudy.evaluation.scorecard import WARNING
     from understudy.graphs import evaluate
     from understudy.graphs.metrics import METRICS
 
-    check_outputs({"--json": None if json_file == "-" else json_file}, [real, *tables.values(), schema], force=force)
-    scores = evaluate(real, tables, _read_schema(schema), reading=reading)
+    outputs = {"--json": None if json_file == "-" else json_file}
+    check_outputs(outputs, [real, *tables.values(), schema], force=force)
+    scores = evaluate(real, tables, known.schema, reading=reading)
     if json_file is not None:
         write_json(scores.to_json(), json_file, force=force)
         if json_file == "-":
             typer.echo(WARNING, err=True)
             return
     typer.echo(WARNING)
-    shown = Table("", *scores.values, box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in shown.columns[1:]:
-        column.justify = "right"
+    if known.schema_from:
+        typer.echo(f"Schema: that of the release {known.schema_from}.")
+    shown = Table("", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in scores.values:
+        shown.add_column(Text(name), justify="right")
     for metric in METRICS:
         if metric in scores["real"]:
             shown.add_row(metric, *(f"{values[metric]:.4g}" for values in scores.values.values()))
     Console().print(shown)
+    echo(f"Wrote {json_file}" if json_file else "More: --json scores.json", quiet=quiet)
+
+
+def refuse_table_options(options: Mapping[str, object]) -> None:
+    """Refuses what applies to tables only, rather than ignore it."""
+    for option, value in options.items():
+        if value not in (None, False):
+            raise ConfigError(f"{option} does not apply to a graph. Remove it.")
 
 
 def check_graph(source: str, schema: Path, reading: "ReadOptions") -> None:

@@ -90,7 +90,10 @@ def evaluate(
     named = dict(synthetic) if isinstance(synthetic, Mapping) else {"synthetic": synthetic}
     if not named or {"real", BASELINE} & set(named):
         raise ConfigError(f"Name at least one synthetic graph, and none 'real' or '{BASELINE}'.")
-    graphs = {name: simple_edges(edges, declared, reading) for name, edges in {"real": real, **named}.items()}
+    graphs = {"real": simple_edges(real, declared, reading)}
+    for name, edges in named.items():
+        written = None if reading is None else reading.of_synthetic(edges)  # `reading` is how the real file is written
+        graphs[name] = simple_edges(edges, declared, written)
     first = len(graphs[next(iter(named))])
     graphs[BASELINE] = random_edges(declared.num_nodes, first, np.random.default_rng(seed))
     described = {name: _describe(edges, declared, seed) for name, edges in graphs.items()}
