@@ -1,12 +1,15 @@
 """Commands on graphs: from an edge list to a synthetic one, and one clear line for what cannot be done."""
 
 import json
+import re
 from pathlib import Path
 
 import networkx as nx
 import pytest
 
 from understudy.cli import run
+from understudy.evaluation.scorecard import WARNING
+from understudy.report.text import percent
 
 SCHEMA = '[graph]\nname = "karate"\ndrop = ["weight"]\n[nodes]\nfile = "nodes.csv"\nblock = "club"\n'
 
@@ -141,3 +144,33 @@ def test_evaluate_refuses_what_is_for_tables(option: str, folder: Path, capsys: 
     assert run(["evaluate", "edges.csv", "edges.csv", "--schema", "graph.toml", option, "--json", "scores.json"]) == 2
     assert capsys.readouterr().err.endswith(f"{option.partition('=')[0]} does not apply to a graph. Remove it.\n")
     assert not Path("scores.json").exists()
+
+
+def test_evaluate_writes_a_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--schema", "graph.toml", "--epsilon", "1", "-q", "-o", "fake.csv"]
+    assert run(["synth", "edges.csv", *given]) == 0
+    hostile = '<script>alert("1")</script>'
+    named = ["evaluate", "edges.csv", "fake.csv", f"{hostile}=edges.csv", "--report", "g.html", "--json", "g.json"]
+    assert run(named) == 0
+    assert "Wrote g.html and g.json" in capsys.readouterr().err
+    page, scores = Path("g.html").read_text(), json.loads(Path("g.json").read_text())
+    assert WARNING in page
+    assert hostile not in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    rows = re.findall(r"<tr><th scope=row><span>(.*?)</span>.*?</th>(.*?)</tr>", page)
+    assert [metric for metric, _ in rows] == list(scores["graphs"]["real"])
+    for metric, cells in rows:
+        shown = re.findall(r"<td class=n [^>]*>(.*?)</td>", cells)
+        for cell, name in zip(shown, ("fake", hostile, "real", "random"), strict=True):
+            assert float(cell.replace(",", "")) == pytest.approx(scores["graphs"][name][metric], rel=0.01)
+
+    degrees = [degree for _, degree in nx.karate_club_graph().degree]
+    assert sum(nodes for _, nodes in scores["degrees"]["real"]) == 34
+    chart = page.partition('id="degrees"')[2]
+    for at_least, real, *_ in [re.findall(r"<td>([^<]*)", row) for row in chart.split("<tr>")[2:]]:
+        assert real == percent(sum(degree >= int(at_least) for degree in degrees) / 34)
+    assert 'id="certificate"' not in page  # of two graphs, it is not known whose it is
+    assert run([*named[:3], "--report", "one.html", "-q"]) == 0
+    assert 'id="certificate"' in Path("one.html").read_text()
+    assert run([*named[:3], "--report", "fake.release/g.html"]) == 2
+    assert "is inside the release" in capsys.readouterr().err

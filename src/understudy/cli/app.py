@@ -305,9 +305,10 @@ def evaluate(
         raise ConfigError("--quick and --full cannot be combined. Give one of them, or neither.")
     tables = named_tables(synthetic)
     if (graph := find_graph_release(tables, release, schema)) is not None:
-        for_tables = {"--target": target, "--holdout": holdout, "--quick": quick, "--full": full, "--report": report}
+        for_tables = {"--target": target, "--holdout": holdout, "--quick": quick, "--full": full}
         refuse_table_options({**for_tables, "--metric": metrics, "--constraint": constraints})
-        return evaluate_graph(real, tables, graph, json_file, reading, schema=schema, force=force, quiet=quiet)
+        outputs = {"--report": report, "--json": json_file}
+        return evaluate_graph(real, tables, graph, outputs, reading, schema=schema, force=force, quiet=quiet)
     check_outputs(
         {"--report": report, "--json": None if json_file == "-" else json_file},
         [real, *tables.values(), holdout, schema],

@@ -250,14 +250,17 @@ def evaluate_graph(
     real: str,
     tables: Mapping[str, str],
     known: KnownGraph,
-    json_file: str | None,
+    outputs: "Mapping[str, Path | str | None]",
     reading: "ReadOptions",
     *,
     schema: Path | None,
     force: bool,
     quiet: bool,
 ) -> None:
-    """Prints the metrics of synthetic graphs beside those of the real one and of a random one."""
+    """Prints the metrics of synthetic graphs beside those of the real one and of a random one.
+
+    `outputs` are the files to write, by option: --report and --json, which may be "-".
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -266,15 +269,19 @@ def evaluate_graph(
     from understudy.evaluation.scorecard import WARNING
     from understudy.graphs import evaluate
     from understudy.graphs.metrics import METRICS
+    from understudy.report.graph_page import write_graph_report
 
-    outputs = {"--json": None if json_file == "-" else json_file}
-    check_outputs(outputs, [real, *tables.values(), schema], force=force)
+    report, json_file = outputs["--report"], outputs["--json"]
+    files = {option: path for option, path in outputs.items() if path not in (None, "-")}
+    check_outputs(files, [real, *tables.values(), schema], force=force)
     scores = evaluate(real, tables, known.schema, reading=reading)
     if json_file is not None:
-        write_json(scores.to_json(), json_file, force=force)
-        if json_file == "-":
-            typer.echo(WARNING, err=True)
-            return
+        write_json(scores.to_json(), str(json_file), force=force)
+    if report is not None:
+        write_graph_report(report, scores, known.statement, of=known.of, force=force)
+    if json_file == "-":  # standard output is the document
+        typer.echo(WARNING, err=True)
+        return
     typer.echo(WARNING)
     if known.schema_from:
         typer.echo(f"Schema: that of the release {known.schema_from}.")
@@ -285,7 +292,8 @@ def evaluate_graph(
         if metric in scores["real"]:
             shown.add_row(metric, *(f"{values[metric]:.4g}" for values in scores.values.values()))
     Console().print(shown)
-    echo(f"Wrote {json_file}" if json_file else "More: --json scores.json", quiet=quiet)
+    written = [str(path) for path in files.values()]
+    echo(f"Wrote {' and '.join(written)}" if written else "More: --report report.html, --json scores.json", quiet=quiet)
 
 
 def refuse_table_options(options: Mapping[str, object]) -> None:

@@ -43,6 +43,8 @@ class GraphScores(Summarized):
 
     values: Mapping[str, Mapping[str, float]]
     """By graph, then by metric: `real`, the synthetic ones by name, and `random`."""
+    degrees: Mapping[str, Mapping[int, int]]
+    """By graph, how many nodes have each degree."""
 
     def __getitem__(self, graph: str) -> Mapping[str, float]:
         return self.values[graph]
@@ -60,6 +62,7 @@ class GraphScores(Summarized):
             "warning": WARNING,
             "metrics": METRICS,
             "graphs": {name: dict(scores) for name, scores in self.values.items()},
+            "degrees": {name: [list(pair) for pair in counts.items()] for name, counts in self.degrees.items()},
         }
 
 
@@ -105,8 +108,15 @@ def evaluate(
                 **each.figures,
             }
             for name, each in described.items()
-        }
+        },
+        {name: _count_degrees(each.sizes["degree"]) for name, each in described.items()},
     )
+
+
+def _count_degrees(degrees: Float64[np.ndarray, " nodes"]) -> dict[int, int]:
+    """How many nodes have each degree, in ascending order of degrees."""
+    known, counts = np.unique(degrees, return_counts=True)
+    return dict(zip(known.astype(int).tolist(), counts.tolist(), strict=True))
 
 
 def simple_edges(

@@ -99,7 +99,7 @@ def render(
         sections.append(("disclosure", "Disclosure", disclosed))
     sections.append(("settings", "Settings and notes", _settings(card, absent)))
     title = f"Report on {listing([shorten(style.name, 40) for style in methods])}"
-    return document(title, _head(card, methods), sections, _certificate(statement, methods, of))
+    return document(title, _head(card, methods), sections, certificate_section(statement, methods, of))
 
 
 def document(title: str, head: str, sections: Sequence[tuple[str, str, str]], certified: str) -> str:
@@ -258,7 +258,7 @@ def _plain(value: object) -> str:
     return shorten(text, 160)
 
 
-def _certificate(given: Statement | HasStatement | None, methods: Sequence[Style], of: str | None) -> str:
+def certificate_section(given: Statement | HasStatement | None, methods: Sequence[Style], of: str | None) -> str:
     """The certificate of the release: it alone may be published, and only if the release is private."""
     if given is None:
         return ""
