@@ -136,6 +136,9 @@ def test_evaluate_takes_the_schema_from_the_release(folder: Path, capsys: pytest
     assert run(["evaluate", "edges.csv", "fake.csv", "--release", "moved.release", "--json", "named.json"]) == 0
     assert Path("declared.json").read_bytes() == Path("beside.json").read_bytes() == Path("named.json").read_bytes()
 
+    Path("semi.csv").write_text(Path("edges.csv").read_text().replace(",", ";"))  # options are for the real edge list
+    assert run(["evaluate", "semi.csv", "again.csv", "--separator", ";", "--encoding", "latin-1", "-q"]) == 0
+
 
 @pytest.mark.parametrize(
     "option", ["--target=club", "--holdout=edges.csv", "--quick", "--metric=tv1", "--constraint=1"]
