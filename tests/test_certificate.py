@@ -388,6 +388,14 @@ def test_a_record_of_a_failed_run_lists_no_marginals() -> None:
     assert ledger.statement(planned=[query]).measurements == ()
 
 
+def test_shuffle_files_of_spark_are_not_said_to_be_deleted() -> None:
+    """Nobody deletes them before the session ends, which may be the user's."""
+    *_, line = certificate.not_covered(PublicFacts(kept_in="spark"))
+    assert "stay on the executors' disks until the Spark session ends" in line
+    assert "deleted" not in line
+    assert certificate.not_covered(PublicFacts())[-1] != line
+
+
 def test_certificates_without_the_list_are_read() -> None:
     content = certificate.to_json(_with_every_event())
     del content["measured_marginals"]

@@ -196,7 +196,8 @@ def fit(
         data = read_private_table(
             table, declared, target=target, keep_types=keep_types, reading=reading, engine=engine, scratch=folder
         )
-        release = fit_table(data, options)
+        with contextlib.closing(data.table):
+            release = fit_table(data, options)
     _warn(_run_warnings(release))
     return release
 

@@ -55,9 +55,9 @@ GRAPH_NOT_COVERED = {
 KEPT_IN = {
     "scratch": "Anyone who could read the disk of the machine during the run. The codes of the private rows were "
     "kept in a scratch folder on this machine during the run and deleted.",
-    "spark": "Anyone who could read the machines of the cluster during the run. Spark kept private rows and their "
-    "codes in its memory and, where that was short, in files on their local disks. It was asked to delete them at the "
-    "end of the run.",
+    "spark": "Anyone who could read the machines of the cluster until the Spark session ended. Spark kept private rows "
+    "and their codes in its memory and in files on their local disks. It was asked to drop them at the end of the run. "
+    "Shuffle files, which can hold private rows, stay on the executors' disks until the Spark session ends.",
 }
 """One more line where rows were kept outside the memory of one process."""
 

@@ -1,5 +1,6 @@
 """Reads the tables of a run: the private one, and the public one that some methods start from."""
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable
@@ -104,11 +105,16 @@ def is_on_cluster(table: PrivateSource, engine: str) -> bool:
 def _read_on_spark(
     table: object, schema: Schema | None, *, target: str | None, keep_types: bool, engine: str
 ) -> TableToFit:
-    opened, origin = open_spark_table(table, schema, engine=engine, keep_types=keep_types)
-    assert schema is not None, "refused without one"
-    _require_columns(schema)
-    batches = SparkBatches(opened.frame, opened.empty).map(opened.convert)
-    batches.check()
+    at_end = contextlib.ExitStack()
+    try:
+        opened, origin = open_spark_table(table, schema, engine=engine, keep_types=keep_types, at_end=at_end)
+        assert schema is not None, "refused without one"
+        _require_columns(schema)
+        batches = SparkBatches(opened.frame, opened.empty, at_end=at_end).map(opened.convert)
+        batches.check()
+    except BaseException:
+        at_end.close()
+        raise
     schema = schema if target is None else schema.with_target(target)
     return TableToFit(PrivateTable(batches), schema, origin, keep_types, source_id(table))
 

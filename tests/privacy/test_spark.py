@@ -7,7 +7,9 @@ import collections
 import importlib
 import json
 import os
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -244,7 +247,7 @@ def test_the_rows_of_units_are_those_of_the_local_engine(spark: "SparkSession", 
     here, units = read_private_table(people(), schema).table._batches.limit_units("who", NAMES, k)
     moved = people().take(np.random.default_rng(k).permutation(300))
     there, remote = on_spark(spark, moved, UNITS)._batches.limit_units("who", NAMES, k)
-    assert contents(there) == contents(here)
+    assert contents(there) == contents(batch.drop_columns(["who"]) for batch in here)
     assert np.array_equal(count_unit_sizes(remote, 3), count_unit_sizes(units, 3))
     there.close()
 
@@ -259,11 +262,68 @@ def test_removing_a_unit_moves_no_row_of_another(spark: "SparkSession", gone: st
     lost = contents(whole) - contents(fewer)
     assert not contents(fewer) - contents(whole)
     assert sum(lost.values()) == k
-    assert all(f"'who': '{gone}'" in row for row in lost)
+    own = read_private_table(table.filter(pc.invert(stays)), as_schema({"table": UNITS, "columns": COLUMNS})).table
+    assert not lost - contents(batch.drop_columns(["who"]) for batch in own._batches)
     moved = count_unit_sizes(sizes, k) - count_unit_sizes(less, k)
     assert moved.tolist() == [0, 1]
     whole.close()
     fewer.close()
+
+
+def test_no_unit_id_is_shuffled_or_kept(spark: "SparkSession") -> None:
+    """Neither as text nor as bytes, in what the shuffle takes along and Spark keeps."""
+    batches = on_spark(spark, people(80), UNITS)._batches
+    limited, units = batches.limit_units("who", NAMES, 2)
+    assert isinstance(limited, SparkBatches)
+    assert isinstance(units, spark_rows.SparkUnits)
+    assert limited._empty.column_names == NAMES
+    keys = units._frame.toArrow().column(0).to_pylist()
+    assert {len(key) for key in keys} == {16}
+    assert len(set(keys)) == 20
+    assert not any(re.search(r"\bp\d", row) for row in contents(limited))
+    limited.close()
+
+
+OWN_SESSION = """
+import os, pathlib, sys
+import understudy as us
+
+columns = {"who": {"kind": "id"}, "x": {"kind": "boolean"}}
+schema = {"table": {"unit": "who", "max_rows_per_unit": 2, "rows": 4}, "columns": columns}
+local, shuffled = pathlib.Path(os.environ["SPARK_LOCAL_DIRS"]), []
+
+def look(done, what):
+    shuffled.extend(path.read_bytes() for path in local.rglob("shuffle_*.data"))
+
+us.fit(sys.argv[1], "independent", epsilon=1, schema=schema, engine="spark", progress=look)
+assert shuffled, "nothing was shuffled"
+assert not list(local.rglob("blockmgr*")), "shuffle files are left"
+try:
+    us.fit(sys.argv[2], "independent", epsilon=1, schema=schema, engine="spark")
+except us.TableError as error:
+    print(error)
+assert not list(local.rglob("blockmgr*")), "the session of a refused table goes on"
+left = [str(path) for path in local.rglob("*") if path.is_file()]
+assert not left, left
+"""
+
+
+def test_a_session_of_its_own_is_silent_and_leaves_nothing(tmp_path: Path) -> None:
+    """In a process of its own, which goes on: after the run its shuffle files are gone. The terminal has our line."""
+    pytest.importorskip("pyspark")
+    for name in ("sound.parquet", "damaged.parquet"):
+        pq.write_table(pa.table({"who": ["a", "b"] * 20, "x": [True, False] * 20}), tmp_path / name)
+    (tmp_path / "damaged.parquet").write_bytes(b"damaged")
+    (tmp_path / "local").mkdir()
+    paths = [str(tmp_path / "sound.parquet"), str(tmp_path / "damaged.parquet")]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+    settings = {**plain, "SPARK_LOCAL_DIRS": str(tmp_path / "local"), "PYTHONWARNINGS": "ignore::UserWarning"}
+    settings["PYSPARK_SUBMIT_ARGS"] = "--master local[1] --conf spark.sql.shuffle.partitions=1 pyspark-shell"
+    made = subprocess.run([sys.executable, "-c", OWN_SESSION, *paths], env=settings, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("Spark cannot read ")
+    assert made.stdout.count("\n") == 1
+    assert made.stderr == ""
 
 
 # --------------------------------------------------------------------------------------------------- what leaves a task

@@ -1,5 +1,6 @@
 """Options that commands share, and the checks on them that are made before any budget is spent."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -263,7 +264,11 @@ class FitCommand:
         require_rows(synthesizer, is_remote=is_on_cluster(self.source, self.engine))
         tell = functools.partial(_tell, quiet=self.quiet)
         try:
-            with show_progress(self.quiet, "fitting") as progress, open_scratch(self.scratch) as scratch:
+            with (
+                show_progress(self.quiet, "fitting") as progress,
+                open_scratch(self.scratch) as scratch,
+                contextlib.ExitStack() as cleanup,
+            ):
                 options = FitOptions(
                     synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress, tell
                 )
@@ -276,6 +281,7 @@ class FitCommand:
                     engine=self.engine,
                     scratch=scratch,
                 )
+                cleanup.callback(data.table.close)
                 decimal = None if self.reading is None else self.reading.decimal
                 note_on_decimals(data.origin.delimiter, schema, decimal, quiet=self.quiet)
                 if self.where is not None:  # checked before any budget is spent

@@ -2,9 +2,11 @@
 
 Everything that sees a row runs in `mapInArrow`. A task returns one row: its counts, as bytes. Spark hands over the
 result of one successful attempt of each task, so an attempt that died and was repeated is counted once; there are no
-accumulators. Codes are kept by Spark in its memory and on its local disks until the run ends.
+accumulators. Codes are kept by Spark in its memory and on its local disks until the run ends. Units need a shuffle: its
+files hold the values of the modelled columns and hashes of the unit ids, until the session ends.
 """
 
+import contextlib
 import functools
 import io
 import itertools
@@ -50,11 +52,16 @@ class SparkBatches(PrivateBatches[Batch]):
     is_remote = True
 
     def __init__(
-        self, frame: "DataFrame", empty: Batch, steps: tuple[Callable, ...] = (), kept: "list[DataFrame] | None" = None
+        self,
+        frame: "DataFrame",
+        empty: Batch,
+        steps: tuple[Callable, ...] = (),
+        at_end: contextlib.ExitStack | None = None,
     ):
-        """`steps` make a batch of what Spark hands over as a table; `empty` is what they make of one without rows."""
+        """`steps` make a batch of what Spark hands over as a table; `empty` is what they make of one without rows.
+        `close` does what is to be done `at_end`, the last first."""
         self._frame, self._empty, self._steps = frame, empty, steps
-        self._kept = [] if kept is None else kept  # frames that Spark keeps until `close`
+        self._at_end = contextlib.ExitStack() if at_end is None else at_end
 
     def __repr__(self) -> str:
         return "SparkBatches(...)"
@@ -66,7 +73,7 @@ class SparkBatches(PrivateBatches[Batch]):
         )
 
     def map(self, function: Callable[[Batch], Mapped]) -> "SparkBatches[Mapped]":
-        return SparkBatches(self._frame, function(self._empty), (*self._steps, function), self._kept)
+        return SparkBatches(self._frame, function(self._empty), (*self._steps, function), self._at_end)
 
     def fold(self, count: Callable[[Batch], Part], add: Callable[[Sequence[Part]], Part]) -> Part:
         """Each task adds the parts of its batches; they are added here in the order of the tasks."""
@@ -82,11 +89,12 @@ class SparkBatches(PrivateBatches[Batch]):
         self: "SparkBatches[pa.Table]", unit: str, columns: Sequence[str], max_rows_per_unit: int
     ) -> "tuple[SparkBatches[pa.Table], SparkUnits]":
         """At most this number of rows of each unit: those with the smallest `content_hashes`, as by
-        `rows_within_units`."""
+        `rows_within_units`. The shuffle takes no unit id along, unless it is one of the columns."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sql
 
-        types = self._empty.schema
+        empty = self._empty if unit in columns else self._empty.drop_columns([unit])
+        types = empty.schema
         task = functools.partial(_add_hashes, self._steps, unit, tuple(columns))
         fields = ", ".join(f"c{at} {_wire_type(field)[1]}" for at, field in enumerate(types))
         hashed = _map(self._frame, task, f"{fields}, {_UNIT} binary, {_LOW} bigint, {_HIGH} bigint")
@@ -94,7 +102,7 @@ class SparkBatches(PrivateBatches[Batch]):
         ranked = hashed.withColumn(_RANK, sql.row_number().over(order)).where(f"{_RANK} <= {max_rows_per_unit}")
         frame = self._keep(ranked.drop(_RANK, _LOW, _HIGH))
         read = functools.partial(_from_wire, types=types)
-        return SparkBatches(frame.drop(_UNIT), self._empty, (read,), self._kept), SparkUnits(frame.select(_UNIT))
+        return SparkBatches(frame.drop(_UNIT), empty, (read,), self._at_end), SparkUnits(frame.select(_UNIT))
 
     def check(self) -> None:
         """Reads all rows once: what is damaged is found before anything is charged."""
@@ -104,13 +112,12 @@ class SparkBatches(PrivateBatches[Batch]):
         """Spark keeps it in its memory and on its local disks, from when it is first computed."""
         from pyspark import StorageLevel
 
-        self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
-        return self._kept[-1]
+        self._at_end.callback(frame.unpersist)
+        return frame.persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:
-        """Drops what Spark kept."""
-        while self._kept:
-            self._kept.pop().unpersist()
+        """Drops what Spark kept, and stops the session if it was started for this table."""
+        self._at_end.close()
 
 
 class SparkCodes:
@@ -247,7 +254,10 @@ def _add_hashes(steps: Sequence[Callable], unit: str, columns: Sequence[str], ba
         known = table.filter(table.column(unit).is_valid())
         # Spark's integers have signs: this keeps the order of those without.
         low, high = (content_hashes(known, unit, columns) ^ np.uint64(1 << 63)).view(np.int64)
-        wired = [values.cast(_wire_type(field)[0]) for field, values in zip(known.schema, known.columns, strict=True)]
+        carried = known if unit in columns else known.drop_columns([unit])
+        wired = [
+            values.cast(_wire_type(field)[0]) for field, values in zip(carried.schema, carried.columns, strict=True)
+        ]
         names = [*(f"c{at}" for at in range(len(wired))), _UNIT, _LOW, _HIGH]
         keys = unit_keys(known.column(unit))
         yield from pa.table([*wired, keys, pa.array(low), pa.array(high)], names).combine_chunks().to_batches()

@@ -4,10 +4,13 @@ Here rows are only described: which columns, in which types, and by which rules 
 tasks of the cluster (`privacy/spark.py`), by the same rules as everywhere, row by row.
 """
 
+import contextlib
 import functools
 import os
 import re
+import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,16 +63,24 @@ def is_spark_engine(engine: str) -> bool:
 
 
 def open_spark_table(
-    source: object, schema: Schema | None, *, engine: str = "spark", keep_types: bool = False
+    source: object,
+    schema: Schema | None,
+    *,
+    engine: str = "spark",
+    keep_types: bool = False,
+    at_end: contextlib.ExitStack | None = None,
 ) -> tuple[SparkTable, Origin]:
-    """A Spark DataFrame, or a Parquet file or folder that Spark reads, by a declared schema."""
+    """A Spark DataFrame, or a Parquet file or folder that Spark reads, by a declared schema.
+
+    `at_end` stops the session, if one is started here.
+    """
     if schema is None:
         raise SchemaError(
             "A table on Spark needs a declared schema: kinds are not drafted there. Write one, for example from a small"
             " sample that may be seen: understudy schema draft."
         )
     if isinstance(source, str | os.PathLike):
-        frame, where, library = _read_parquet(os.fspath(source), engine), str(source), "file"
+        frame, where, library = _read_parquet(os.fspath(source), engine, at_end), str(source), "file"
     elif is_spark_frame(source):
         frame, where, library = source, "The Spark DataFrame", "pyarrow"  # type: ignore[assignment]
     else:
@@ -123,7 +134,7 @@ def _arrow_types(frame: "DataFrame") -> pa.Schema:
 # ------------------------------------------------------------------------------------------------------------- sessions
 
 
-def _read_parquet(path: str, engine: str) -> "DataFrame":
+def _read_parquet(path: str, engine: str, at_end: contextlib.ExitStack | None) -> "DataFrame":
     """Columns that are named by folders (`year=2020/`) are text, as they are where Spark does not read them."""
     location = TableLocation.parse(path)
     if location.suffix != ".parquet":
@@ -132,7 +143,7 @@ def _read_parquet(path: str, engine: str) -> "DataFrame":
         raise TableError(f"{path} does not exist. Check the path.")
     if location.is_folder:
         folder_files(location.path)  # refuses what is not a plain folder of Parquet files
-    spark = open_session(engine)
+    spark = open_session(engine, at_end)
     setting = "spark.sql.sources.partitionColumnTypeInference.enabled"
     before = spark.conf.get(setting)
     try:
@@ -144,9 +155,14 @@ def _read_parquet(path: str, engine: str) -> "DataFrame":
         spark.conf.set(setting, before or "true")
 
 
-def open_session(engine: str) -> "SparkSession":
-    """The session that exists, or a new one: at this address, or by default with all cores of this machine."""
+def open_session(engine: str, at_end: contextlib.ExitStack | None = None) -> "SparkSession":
+    """The session that exists, or a new one: at this address, or by default with all cores of this machine.
+
+    `at_end` stops a new one: Spark then deletes its files on the local disks, which hold private rows.
+    """
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")  # which is not used there
     try:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError:
         raise ConfigError("Spark is not installed. Install it: pip install 'understudy[spark]' and Java 17.") from None
@@ -157,12 +173,28 @@ def open_session(engine: str) -> "SparkSession":
     builder = SparkSession.builder.appName("understudy")
     if engine != "spark":
         builder = builder.master(engine)
+    is_new = SparkContext._active_spark_context is None  # a session of another thread is not seen above
     try:
+        _start_java()
         session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-        session.sparkContext.setLogLevel("OFF")  # its messages may quote rows
+        if is_new:
+            if at_end is not None:
+                at_end.callback(session.stop)
+            session.sparkContext.setLogLevel("OFF")  # its messages may quote rows
         return session
     except Exception as error:
         raise ConfigError(
             f"Spark cannot be started ({type(error).__name__}). It needs Java 17 or later on the PATH (Debian: apt"
             " install default-jre-headless), and an address that answers."
         ) from None
+
+
+def _start_java() -> None:
+    """Starts the Java process of Spark, if there is none, with nothing on the terminal: it writes its first lines
+    before a log level can be set, and what tasks write later may quote rows."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        SparkContext._ensure_initialized(gateway=launch_gateway(popen_kwargs=silent))
