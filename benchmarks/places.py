@@ -122,7 +122,9 @@ def main() -> None:
         lines.insert(1, "|" + " --- |" * len(HEAD))
         machine = f"{platform.machine()}, {os.cpu_count()} shared CPU cores, load {os.getloadavg()[0]:.0f}"
         command = shlex.join(["python", "benchmarks/places.py", *sys.argv[1:]])
-        title = f"""Density errors on the simulated city of 100,000 people, epsilon {options.epsilon:g}, delta 1e-6.
+        title = f"""# Locations: the density of a map
+
+Density errors on the simulated city of 100,000 people, epsilon {options.epsilon:g}, delta 1e-6.
 
 `{command}`, {datetime.date.today()}, {machine}, Python {platform.python_version()}. A million synthetic
 points each; the error is the total variation distance on squares of this side. The finest cells of a map (`MAP_CELLS`)

@@ -79,6 +79,8 @@ def test_a_node_is_protected_under_a_cap(folder: Path, capsys: pytest.CaptureFix
         (["--protect", "edge"], "--protect is for graphs"),
         (["--schema", "graph.toml", "--method", "mst"], "--method does not apply to a graph"),
         (["--schema", "graph.toml", "-n", "5"], "--rows does not apply to a graph"),
+        (["--schema", "graph.toml", "--engine", "spark"], "--engine does not apply to a graph"),
+        (["--schema", "graph.toml", "--scratch", "."], "--scratch does not apply to a graph"),
         (["--schema", "table.toml", "--kind", "graph"], "describes a table, not a graph"),
         (["--schema", "other.toml"], "field 3 is none of them"),
         (["--schema", "directed.toml"], "directed graphs are not supported"),

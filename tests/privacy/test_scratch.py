@@ -1,5 +1,6 @@
 """Codes in a scratch folder: the same counts and releases, and nothing left on the disk."""
 
+import fcntl
 import json
 import os
 import signal
@@ -197,10 +198,13 @@ def test_a_file_that_was_not_unlinked_in_time_is_removed_too(tmp_path: Path) -> 
     left.mkdir(mode=0o700)
     (left / "lock").touch()
     (left / "codes-1").write_bytes(b"12345")
-    (tmp_path / "understudy-00000001").mkdir()  # killed before its lock was there
+    old, new = tmp_path / "understudy-00000001", tmp_path / "understudy-00000002"
+    old.mkdir()  # its run was killed before its lock was there
+    os.utime(old, (0, 0))
+    new.mkdir()  # its run may be about to make the lock
     with open_scratch(tmp_path):
         assert left not in folders(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [new]
 
 
 FULL = """
@@ -268,3 +272,19 @@ def test_the_command_takes_it_and_the_certificate_names_it(tmp_path: Path) -> No
     text = (tmp_path / "release" / "CERTIFICATE.md").read_text()
     assert "kept in a scratch folder on this machine during the run and deleted" in text
     assert list(place.iterdir()) == []
+
+
+def test_a_locked_parent_does_not_stop_a_run(tmp_path: Path) -> None:
+    """Anyone who can read a shared folder can lock it: nothing is removed then, and nothing waits."""
+    left = tmp_path / "understudy-00000001"
+    left.mkdir(mode=0o700)
+    (left / "codes-1").write_bytes(b"private")
+    handle = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        with open_scratch(tmp_path):
+            assert left.exists()
+    finally:
+        os.close(handle)
+    with open_scratch(tmp_path):
+        assert not left.exists()

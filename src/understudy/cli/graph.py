@@ -42,6 +42,8 @@ NOT_FOR_GRAPHS = {
     "public": "--public",
     "keep_types": "--keep-types",
     "resume": "--resume",
+    "engine": "--engine",
+    "scratch": "--scratch",
 }
 """Options of `synth` and `fit` that apply to tables only."""
 

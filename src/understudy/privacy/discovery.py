@@ -242,6 +242,10 @@ def discover_categories(
     kept = {}
     counted = columns._batches.fold(functools.partial(_count_values, names=columns._names), _add_value_counts)
     for name, table in zip(columns._names, counted, strict=True):
+        if columns._batches.is_remote:
+            # A cluster returns parts in any order. Resumed on another one, a run must not draw the noise of a value
+            # for another value: that would be a second answer for one charge.
+            table = table.sort_by("value")
         values, exact = (table.column(at).combine_chunks() for at in ("value", "count"))
         exact = exact.to_numpy(zero_copy_only=False)
         noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)

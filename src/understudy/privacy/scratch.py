@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -29,6 +30,8 @@ except ImportError:  # no such locks on this system
 PREFIX = "understudy-"
 FOLDER = re.compile(r"understudy-[a-z0-9_]{8}")
 LOCK = "lock"
+NEW_SECONDS = 60
+"""An empty folder that is younger may be one that another run is making; its lock is the first file in it."""
 OWN_FILE = re.compile(r"lock|codes-\d+")
 COPIED_ROWS, COPIED_BYTES = 2**18, 2**22
 """What is copied at once."""
@@ -148,17 +151,27 @@ def open_scratch(place: "str | os.PathLike[str] | None") -> Iterator[Scratch | N
 
 
 def _make_folder(parent: Path) -> tuple[Path, int]:
-    """A new folder and its open lock. The lock of the parent lets one process at a time make and remove folders."""
+    """A new folder and its open lock. The lock of the parent lets one process at a time make and remove folders; where
+    another program holds it, nothing is removed, and the next run does it."""
     with _explained(parent):
         handle = os.open(parent, os.O_RDONLY)
         try:
-            if fcntl is not None:
-                fcntl.flock(handle, fcntl.LOCK_EX)
+            if _is_free(handle):
                 _remove_remains(parent)
             folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))  # mode 0700
             return folder, _lock(folder / LOCK, os.O_CREAT | os.O_EXCL)
         finally:
             os.close(handle)
+
+
+def _is_free(handle: int) -> bool:
+    """Takes the lock if nobody holds it. Never waits: anyone who can read a shared folder can lock it."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return fcntl is not None
 
 
 def _remove_remains(parent: Path) -> None:
@@ -170,7 +183,10 @@ def _remove_remains(parent: Path) -> None:
             continue
         folder = Path(entry.path)
         try:
-            lock = _lock(folder / LOCK) if LOCK in os.listdir(folder) else None
+            inside = os.listdir(folder)
+            if not inside and time.time() - entry.stat(follow_symlinks=False).st_mtime < NEW_SECONDS:
+                continue
+            lock = _lock(folder / LOCK) if LOCK in inside else None
         except OSError:
             continue  # its run is still alive
         _remove(folder)
