@@ -30,7 +30,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_co
 # Pages are written for GitHub too: headings are link targets by their text, as there.
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
-suppress_warnings = ["config.cache"]
+suppress_warnings = ["config.cache", "ref.python"]  # the latter: a word in backticks that names two attributes
 smartquotes = False  # --resume must not become a dash
 
 # Docstrings are plain text with Markdown's backticks.
