@@ -350,7 +350,8 @@ def _explain(error: Exception) -> ClusterError:
     if missing and missing[1].split(".")[0] in sys.modules:  # which no value of a row adds to
         return ClusterError(
             f"The Spark executors cannot import {missing[1].split('.')[0]}. Install understudy on them, or ship an"
-            " environment that has it: spark.archives with an archive of venv-pack or conda-pack (docs/howto/spark.md)."
+            " environment that has it (docs/howto/spark.md). On one machine, set PYSPARK_PYTHON to the Python of this"
+            " process before the session starts."
         )
     if "PYTHON_VERSION_MISMATCH" in text:
         return ClusterError(

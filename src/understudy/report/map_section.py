@@ -9,7 +9,7 @@ from understudy.report.svg import GREY_LINE, INK, Style, figure, line, panel, te
 from understudy.report.text import finite, format_fraction, number, percent
 from understudy.report.verdict import detail
 
-SIZE = 300.0
+SIZE = 400.0
 """The longer side of a map, in CSS pixels."""
 
 

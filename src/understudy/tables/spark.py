@@ -171,7 +171,9 @@ def open_session(engine: str, at_end: contextlib.ExitStack | None = None) -> "Sp
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks on this machine use this environment
     builder = SparkSession.builder.appName("understudy")
-    if engine != "spark":
+    if engine == "spark":  # on this machine, where Spark's 200 tasks for each shuffle would take longer than the work
+        builder = builder.config("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
+    else:
         builder = builder.master(engine)
     is_new = SparkContext._active_spark_context is None  # a session of another thread is not seen above
     try:
