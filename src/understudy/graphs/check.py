@@ -55,7 +55,8 @@ def check_edges(
     ]
     degrees = np.bincount(pairs.ravel(), minlength=declared.num_nodes)
     if declared.max_degree is not None and (count := int((degrees > declared.max_degree).sum())):
-        text = f"{count:,} nodes have more edges than max_degree, {declared.max_degree:,}: their degrees are lowered."
+        nodes, degrees_are = ("node has", "its degree is") if count == 1 else ("nodes have", "their degrees are")
+        text = f"{count:,} {nodes} more edges than max_degree, {declared.max_degree:,}: {degrees_are} lowered."
         findings.append(Finding("warning", "above max_degree", None, text, count))
     return tuple(findings)
 
