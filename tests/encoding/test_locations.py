@@ -179,6 +179,30 @@ def test_points_without_nulls_are_the_first_of_the_curve():
     assert restored.column("lat").null_count == restored.column("lon").null_count == 0
 
 
+@pytest.mark.parametrize("text_format", [None, "lat,lon", "wkt"])
+def test_longitudes_above_180_are_read_as_negative_ones(text_format: str | None):
+    """Up to 360, however a point is written; what lies beyond, on either side, is no point."""
+    rule = {178.5: 178.5, 180: 180, 181.62: -178.38, 188.13: -171.87, -175: -175, 360.5: None, -181: None}
+    pair = {"latitude": "lat", "longitude": "lon"} if text_format is None else {"format": text_format}
+    known = reexpress(_schema(box=[-40, 160, -10, -170], **pair))
+    written = {"lat,lon": "-20.42,{}", "wkt": "POINT ({} -20.42)"}
+    columns = (
+        {"lat": [-20.42] * len(rule), "lon": pa.array(list(rule), pa.float64())}
+        if text_format is None
+        else {"home": [written[text_format].format(value) for value in rule]}
+    )
+    table = pa.table({**columns, "sex": [True] * len(rule)})
+    restored = known.restore(known.express(table))
+    (place,) = known.schema.locations
+    latitude, longitude, found = place.read({name: restored.column(name) for name in place.names})
+    assert found.tolist() == [value is not None for value in rule.values()]
+    expected = [value for value in rule.values() if value is not None]
+    # A number is a part of a cell, a few metres wide; 180 and -180 are one meridian.
+    assert np.abs((longitude[found] - expected + 180) % 360 - 180).max() < 1e-4
+    assert np.abs(latitude[found] + 20.42).max() < 1e-4
+    assert (np.abs(longitude) <= 180).all()
+
+
 def test_codes_of_sites_make_the_round_trip():
     keys = {"box": None, "sites": [[52.4, 13.1], [52.5, 13.2], [52.6, 13.3]], "codes": ["a", "b", "c"]}
     known = reexpress(_schema(**keys))

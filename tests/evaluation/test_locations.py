@@ -46,6 +46,18 @@ def test_a_shift_of_three_kilometres_shows_at_one_but_not_at_25():
     assert outside["inside_region"] == 0.0
 
 
+def test_longitudes_beyond_180_are_those_of_a_synthetic_table():
+    """A real table counts on across the antimeridian, a synthetic one has negative longitudes: the same points."""
+    place = {"name": "place", "kind": "location", "latitude": "lat", "longitude": "lon", "box": [-20, 175, -10, -175]}
+    schema = Schema.from_dict({"columns": [place, {"name": "sex", "kind": "boolean"}]})
+    y, x = np.random.default_rng(4).uniform([[-20], [175]], [[-10], [185]], (2, 200))
+    flags = {"sex": [True, False] * 100}
+    real, fake = (pa.table({"lat": y, "lon": each, **flags}) for each in (x, np.where(x > 180, x - 360, x)))
+    scores = us.evaluate(real, fake, schema=schema, holdout=real, metrics=["locations", "tv1"], effort="quick")
+    assert scores["density_25km"] == scores["tv1"] == 0.0
+    assert scores["inside_region"] == 1.0
+
+
 def test_the_report_has_a_map_of_every_table():
     y, x = 0.5 * np.random.default_rng(2).random((2, 200))
     table = _table(y, x)

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from understudy.encoding import CategoricalCodec, as_numbers, bound_numbers
 from understudy.errors import SchemaError, TableError, did_you_mean
 from understudy.schema import BOUNDED, Category, Column, Schema
+from understudy.schema.locations import wrap_longitudes
 from understudy.schema.values import format_list
 from understudy.tables import conform
 
@@ -137,7 +138,11 @@ class Layout:
     def read(self, table: pa.Table, what: str) -> "EncodedTable":
         """Encode a table; `what` names it in messages."""
         table = _select_columns(table, self.schema, what)
-        return EncodedTable(self, {spec.name: _encode(table.column(spec.name), spec) for spec in self.columns})
+        columns = {spec.name: _encode(table.column(spec.name), spec) for spec in self.columns}
+        # A real table may go on beyond 180 where a synthetic one has negative longitudes.
+        longitudes = {each.longitude for each in self.schema.locations}
+        wrapped = {name: wrap_longitudes(values) for name, values in columns.items() if name in longitudes}
+        return EncodedTable(self, columns | wrapped)
 
     def feature_names(self, columns: Sequence[str] | None = None) -> list[str]:
         """One name for each column of `EncodedTable.features`."""

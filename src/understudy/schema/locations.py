@@ -131,7 +131,7 @@ class Location:
     def read(self, rows: Mapping[str, pa.Array | pa.ChunkedArray]) -> Points:
         """The points of columns in the types of their kinds. A point out of range, or half of one, is null.
 
-        Longitudes from 180 to 360 are read as negative ones. The code of a site is its point.
+        Longitudes above 180 are read by `wrap_longitudes`. The code of a site is its point.
         """
         if self.is_pair:
             latitude, longitude = (_floats(rows[name]) for name in self.names)
@@ -142,7 +142,7 @@ class Location:
             texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
             found = pc.extract_regex(texts, _PATTERNS[str(self.format)])
             latitude, longitude = (_floats(pc.struct_field(found, key)) for key in ("latitude", "longitude"))
-        longitude = np.where((longitude > 180) & (longitude <= 360), longitude - 360, longitude)
+        longitude = wrap_longitudes(longitude)
         with np.errstate(invalid="ignore"):
             known = (np.abs(latitude) <= 90) & (np.abs(longitude) <= 180)
         return np.where(known, latitude, 0.0), np.where(known, longitude, 0.0), known
@@ -203,6 +203,15 @@ class Location:
             entry = {key: value for key, value in entry.items() if key not in KEYS or key == "box"} | dict(self.source)
         lines = [f"{key} = {to_toml(value)}" for key, value in entry.items()]
         return "\n".join([f"[columns.{to_toml_key(self.name)}]", *lines])
+
+
+def wrap_longitudes(longitudes: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:
+    """Longitudes above 180, up to 360, as negative ones; all others unchanged.
+
+    >>> wrap_longitudes(np.array([178.5, 180.0, 181.5, 360.0, 400.0, -180.0])).tolist()
+    [178.5, 180.0, -178.5, 0.0, 400.0, -180.0]
+    """
+    return np.where((longitudes > 180) & (longitudes <= 360), longitudes - 360, longitudes)
 
 
 def read_location(name: str, entry: Mapping[str, object], folder: Path | None = None) -> Location:
