@@ -5,11 +5,16 @@
 Runs in an environment of its own and needs nothing of Understudy. Prints seconds as JSON.
 """
 
+import argparse
 import itertools
 import json
 import sys
 import time
 from typing import Any
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("task", type=json.loads, help="rows, features, batch, steps and repeats, as JSON")
+given = parser.parse_args()  # before the imports, so that --help needs no package
 
 try:
     import jax
@@ -47,7 +52,7 @@ def critic(features: int) -> list[tuple[Any, Any]]:
 
 
 def main() -> None:
-    task = json.loads(sys.argv[1])
+    task = given.task
     batch, slots = task["batch"], -(-int(task["batch"] + 5 * task["batch"] ** 0.5) // MICROBATCH) * MICROBATCH
     draw = np.random.default_rng(0)
     rows = jnp.asarray(draw.random((task["rows"], task["features"])), jnp.float32)

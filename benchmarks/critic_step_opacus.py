@@ -6,12 +6,17 @@ Runs in an environment of its own and needs nothing of Understudy. Poisson batch
 one call: Opacus' loader takes rows one by one, which costs more than the step. Prints seconds as JSON.
 """
 
+import argparse
 import itertools
 import json
 import sys
 import time
 import warnings
 from collections.abc import Callable
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("task", type=json.loads, help="rows, features, batch, steps and repeats, as JSON")
+given = parser.parse_args()  # before the imports, so that --help needs no package
 
 try:
     import opacus
@@ -60,7 +65,7 @@ def stepper(rows: torch.Tensor, batch: int, *, private: bool) -> Callable[[], No
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    task = json.loads(sys.argv[1])
+    task = given.task
     torch.manual_seed(0)
     rows = torch.rand(task["rows"], task["features"])
     steps = {

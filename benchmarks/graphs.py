@@ -6,6 +6,7 @@ Writes results/graphs.md, and the degree distributions of the large graph as doc
 are public, and each figure is the mean over five runs with noise from the operating system.
 """
 
+import argparse
 import datetime
 import platform
 import sys
@@ -155,6 +156,7 @@ def draw_degrees(graphs: Mapping[str, np.ndarray], num_nodes: int) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     found = []
     for number, task in enumerate(tasks()):
         means, seconds, sampled = run(task)

@@ -97,7 +97,7 @@ def test_more_epsilon_keeps_more() -> None:
 
 
 def test_rows_beyond_the_limit_of_a_unit_are_not_used() -> None:
-    table = pa.table({"who": [1, 1, 1, 2, None], "sex": ["f", "f", "x", "m", "m"]})
+    table = pa.table({"who": [1, 1, 1, 2, None], "sex": ["f", "f", "f", "m", "x"]})
     columns = (us.Column(name="who", kind="id"), COLUMNS[1])
     schema = us.Schema(columns=columns, unit="who", max_rows_per_unit=2)
     found = us.preview(table, "independent", GUARANTEE, schema=schema)

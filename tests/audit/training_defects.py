@@ -11,7 +11,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from tests.audit.defects import NOWHERE, Defect, Patch
 from tests.privacy import test_pate
-from understudy.privacy import charges, clipping, dpsgd, langevin, rows, sampling, sums
+from understudy.privacy import charges, clipping, dpsgd, held, langevin, rows, sampling, sums
 from understudy.privacy.clipping import Clip
 from understudy.privacy.rows import PrivateRows, PrivateUnits
 from understudy.privacy.sampling import Batches
@@ -179,7 +179,7 @@ def _coin_per_row(patch: Patch) -> None:
     def one_by_one(private: PrivateRows, encoded: np.ndarray) -> PrivateUnits:
         return PrivateUnits(jnp.asarray(encoded[:, None]), jnp.ones((len(encoded), 1), dtype=bool))
 
-    patch.setattr(charges, "arrange_units", one_by_one)
+    patch.setattr(held, "arrange_units", one_by_one)
 
 
 def _divided_by_the_batch(patch: Patch) -> None:
