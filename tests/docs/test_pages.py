@@ -30,6 +30,7 @@ REASONS = {
     "it needs a PostgreSQL server": ("docs/tables.md", "docs/howto/files.md"),
     "the program is killed from outside": ("docs/resume.md",),
     "it downloads": ("docs/howto/benchmark.md",),
+    "it needs Spark": ("docs/howto/spark.md",),
 }
 """Why some blocks are not run, and where that is allowed."""
 
