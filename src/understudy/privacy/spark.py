@@ -69,7 +69,7 @@ class SparkBatches(PrivateBatches[Batch]):
     def __iter__(self) -> Iterator[Batch]:
         raise ConfigError(
             "The rows of this table stay on the cluster, which only counts them. Use a method that counts (mst, aim,"
-            " adaptive), or the engine local."
+            " auto), or the engine local."
         )
 
     def map(self, function: Callable[[Batch], Mapped]) -> "SparkBatches[Mapped]":
@@ -171,7 +171,7 @@ class SparkUnits:
 def _needs_rows() -> ConfigError:
     return ConfigError(
         "This method trains on batches of rows, which stay on the cluster. Use a method that counts (mst, aim,"
-        " adaptive), or the engine local."
+        " auto), or the engine local."
     )
 
 
@@ -312,7 +312,8 @@ def _run(frame: "DataFrame", task: Task) -> list:
 
 
 def _to_row(part: "np.ndarray | tuple[np.ndarray, ...] | tuple[pa.Table, ...]") -> pa.RecordBatch:
-    """Counts as one row of bytes, of a size that does not depend on the number of rows that were counted."""
+    """Counts as one row of bytes. Their number follows from the query, but for values that are counted to find
+    categories. The bytes are compressed, so their size follows from the counts; it stays between the tasks and here."""
     kind = b"tuple" if isinstance(part, tuple) else b"array"
     cells = [kind, *map(_to_bytes, part if isinstance(part, tuple) else (part,))]
     return pa.RecordBatch.from_arrays([pa.array([cells], pa.list_(pa.binary()))], ["part"])
