@@ -47,7 +47,7 @@ SCHEMA = Schema.from_dict(
 METHODS = EXPRESSIONS | {"typed dpgan": f"dpgan{SMALL_NETS[:-1]}, features=typed)"}
 
 
-def table_of_places(num_rows: int = 400) -> pa.Table:
+def table_of_locations(num_rows: int = 400) -> pa.Table:
     """Points inside and outside the region, out of range and null; two rows for each person."""
     draw = np.random.default_rng(0)
     latitude, longitude = 52.4 + 0.1 * draw.standard_normal(num_rows), 13.4 + 0.2 * draw.standard_normal(num_rows)
@@ -74,7 +74,7 @@ def table_of_places(num_rows: int = 400) -> pa.Table:
 )
 def test_every_method_makes_valid_points_at_the_planned_cost(name: str, tmp_path):
     method = METHODS[name]
-    release = fit(method, seed=SEED, table=table_of_places(), schema=SCHEMA)
+    release = fit(method, seed=SEED, table=table_of_locations(), schema=SCHEMA)
     assert plan(method, SCHEMA).queries == release.statement.queries
     release.save(tmp_path / "release")
     fake = release.sample(500, seed=0)

