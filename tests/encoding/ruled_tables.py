@@ -9,8 +9,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import understudy as us
+from understudy.encoding.lookups import Formula, Joint, Lookup
 from understudy.encoding.reexpression import reexpress
-from understudy.encoding.steps import Formula, Joint, Lookup, Shares, Total
+from understudy.encoding.steps import Shares, Total
 from understudy.schema import BOUNDED, Column, Schema
 from understudy.schema.rules import Rule, rule_from_dict
 from understudy.tables.cast import declared_type

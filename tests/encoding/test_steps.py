@@ -9,8 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.encoding.ruled_tables import FAMILIES, broken_rules, schemas, tidy_tables
+from understudy.encoding.lookups import Formula, Joint, Lookup
 from understudy.encoding.reexpression import reexpress
-from understudy.encoding.steps import Difference, Formula, Joint, Lookup, Shares, Step, Total
+from understudy.encoding.steps import Difference, Shares, Step, Total
 from understudy.schema import Column, Schema
 from understudy.schema.rules import Rule, Sum, rule_from_dict
 

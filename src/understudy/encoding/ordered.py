@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.encoding.arrow import as_numbers, from_numbers
-from understudy.encoding.steps import Arrays, Rows, in_declared_type
+from understudy.encoding.steps import Arrays, OneColumn, Rows, in_declared_type
 from understudy.schema import Column, Schema
 from understudy.schema.rules import as_text, as_texts
 
@@ -16,18 +16,8 @@ MOST_CODES = 32
 
 
 @dataclasses.dataclass(frozen=True)
-class Ranks:
+class Ranks(OneColumn):
     """An ordinal column as the rank of its category: an integer, whose bins are neighbouring categories."""
-
-    column: Column
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return (self.column.name,)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return ()
 
     @property
     def modelled(self) -> tuple[Column, ...]:

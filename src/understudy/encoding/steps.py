@@ -3,6 +3,7 @@
 A step replaces some columns of a table, its outputs, by columns that are modelled in their place. It is public, works
 on each row by itself, and never fails, whatever the values. `clean` moves a row that breaks the rule to one that keeps
 it and leaves every other row as it is; `express` and `restore` lead from clean rows to what is modelled and back.
+Here are the steps on numbers; those on lists of values are in `lookups.py`.
 """
 
 import dataclasses
@@ -14,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.encoding.arrow import as_numbers, bound_numbers, from_numbers
-from understudy.schema import BOUNDED, Category, Column
-from understudy.schema.rules import MAX_NUMBER, as_text, as_texts, match_lookup
+from understudy.schema import BOUNDED, Column
+from understudy.schema.rules import MAX_NUMBER
 from understudy.tables.cast import as_declared_type, declared_type, normalize_column
 
 Arrays: TypeAlias = dict[str, pa.Array]
@@ -24,9 +25,6 @@ Rows: TypeAlias = Mapping[str, pa.Array]
 
 MOST = 2**58
 """Numbers are clamped to this, so that no sum or difference of a few of them overflows."""
-
-COMPARED = 2**22
-"""Pairs of combinations that are compared at once."""
 
 _RANGES: dict[str, tuple[int | float, int | float]] = {
     "integer": (-MOST, MOST),
@@ -60,6 +58,21 @@ class Step(Protocol):
 
     def restore(self, rows: Rows) -> Arrays:
         """The outputs, from the inputs and the modelled columns."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OneColumn:
+    """What steps share that rebuild one column, from nothing but the columns modelled in its place."""
+
+    column: Column
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (self.column.name,)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ()
 
 
 def in_declared_type(values: pa.ChunkedArray | pa.Array, column: Column) -> pa.Array:
@@ -118,6 +131,34 @@ class Scale:
         if not self.column.nullable:
             numbers = np.where(known, numbers, self.inside(np.zeros_like(numbers)))
         return from_numbers(np.where(null, numbers.dtype.type(0), numbers), null, self.column.kind)
+
+
+def inside_domain(values: pa.Array, column: Column) -> pa.Array:
+    """Numbers inside the declared bounds, and no nulls where the column has none, as rows are encoded."""
+    values = fill_nulls(values, column)
+    if column.kind not in BOUNDED:
+        return values
+    scale = Scale(column)
+    return scale.write(*scale.read({column.name: values})).cast(values.type)
+
+
+def fill_nulls(values: pa.Array, column: Column) -> pa.Array:
+    """Without nulls where the column has none: the value that a null becomes by the schema."""
+    if column.nullable:
+        return values
+    if column.kind in BOUNDED:
+        if column.bounds is None:
+            return pc.fill_null(values, pa.scalar(0, pa.int32() if column.kind == "date" else None).cast(values.type))
+        instead: object = column.bounds[0]
+    elif column.kind == "boolean":
+        instead = False
+    else:
+        instead = column.replacement if column.categories is not None else "other"
+    return (
+        values
+        if instead is None
+        else pc.fill_null(values, pa.scalar(str(instead) if pa.types.is_string(values.type) else instead, values.type))
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------- order
@@ -404,223 +445,3 @@ def _value_at(shares: np.ndarray, low: np.ndarray, high: np.ndarray, unit: int |
         return low + shares * (high - low)
     count = np.floor((high - low) / unit + 1e-9) + 1
     return low + np.minimum(np.floor(shares * count), count - 1) * unit
-
-
-# -------------------------------------------------------------------------------------------------- formulas and tables
-
-
-@dataclasses.dataclass(frozen=True)
-class Formula:
-    """A column that an SQL expression gives: not modelled, but computed. A null in its inputs makes it null."""
-
-    column: Column
-    expression: str
-    inputs: tuple[str, ...]
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return (self.column.name,)
-
-    @property
-    def modelled(self) -> tuple[Column, ...]:
-        return ()
-
-    def clean(self, rows: Rows) -> Arrays:
-        return self.restore(rows)
-
-    def express(self, rows: Rows) -> Arrays:
-        return {}
-
-    def restore(self, rows: Rows) -> Arrays:
-        from understudy.schema.conditions import compute
-
-        inputs = pa.table({name: rows[name] for name in self.inputs})
-        found = compute(inputs, self.expression, declared_type(self.column))
-        if self.column.kind in BOUNDED:
-            numbers, known = as_numbers(pa.chunked_array([found]), self.column.kind)
-            return {self.column.name: Scale(self.column).write(numbers, known)}
-        return {self.column.name: fill_nulls(in_declared_type(found, self.column), self.column)}
-
-
-@dataclasses.dataclass(frozen=True)
-class Lookup:
-    """Columns that a public table gives: not modelled, but filled in. A null key makes them null.
-
-    A single key is modelled with the keys of the table as categories; several keys are modelled as a `Joint`.
-    """
-
-    keys: tuple[Column, ...]
-    given: tuple[Column, ...]
-    table: tuple[tuple[Category | None, ...], ...]
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        names = tuple(column.name for column in self.given)
-        return (self.keys[0].name, *names) if self.owns_key else names
-
-    @property
-    def owns_key(self) -> bool:
-        """Whether the key is modelled with the keys of the table as categories."""
-        return len(self.keys) == 1 and self.keys[0].kind != "boolean"
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return () if self.owns_key else tuple(column.name for column in self.keys)
-
-    @property
-    def modelled(self) -> tuple[Column, ...]:
-        if not self.owns_key:
-            return ()
-        key = self.keys[0]
-        listed = tuple(dict.fromkeys(text for row in self.table if (text := as_text(row[0])) is not None))
-        return (Column(name=key.name, kind="categorical", categories=listed, closed=True, nullable=key.nullable),)
-
-    def _find(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        table = pa.table({column.name: rows[column.name] for column in self.keys})
-        return match_lookup(table, table.column_names, [row[: len(self.keys)] for row in self.table])
-
-    def clean(self, rows: Rows) -> Arrays:
-        if not self.owns_key:
-            return self._fill(rows)
-        key = self.keys[0]
-        known, found = self._find(rows)
-        texts = pa.array([as_text(row[0]) for row in self.table] + [None], pa.string())
-        instead = len(self.table) if key.nullable else 0
-        index = np.where(known & (found >= 0), found, instead)
-        cleaned = in_declared_type(texts.take(pa.array(index)), key)
-        return {key.name: cleaned, **self._fill({**rows, key.name: cleaned})}
-
-    def express(self, rows: Rows) -> Arrays:
-        return {self.keys[0].name: as_texts(rows[self.keys[0].name])} if self.owns_key else {}
-
-    def restore(self, rows: Rows) -> Arrays:
-        if not self.owns_key:
-            return self._fill(rows)
-        key = self.keys[0]
-        value = in_declared_type(rows[key.name], key)
-        return {key.name: value, **self._fill({**rows, key.name: value})}
-
-    def _fill(self, rows: Rows) -> Arrays:
-        known, found = self._find(rows)
-        index = pa.array(np.where(known & (found >= 0), found, len(self.table)))
-        filled = {}
-        for at, column in enumerate(self.given, start=len(self.keys)):
-            texts = pa.array([*(as_text(row[at]) for row in self.table), None], pa.string())
-            filled[column.name] = fill_nulls(in_declared_type(texts.take(index), column), column)
-        return filled
-
-
-def inside_domain(values: pa.Array, column: Column) -> pa.Array:
-    """Numbers inside the declared bounds, and no nulls where the column has none, as rows are encoded."""
-    values = fill_nulls(values, column)
-    if column.kind not in BOUNDED:
-        return values
-    scale = Scale(column)
-    return scale.write(*scale.read({column.name: values})).cast(values.type)
-
-
-def fill_nulls(values: pa.Array, column: Column) -> pa.Array:
-    """Without nulls where the column has none: the value that a null becomes by the schema."""
-    if column.nullable:
-        return values
-    if column.kind in BOUNDED:
-        if column.bounds is None:
-            return pc.fill_null(values, pa.scalar(0, pa.int32() if column.kind == "date" else None).cast(values.type))
-        instead: object = column.bounds[0]
-    elif column.kind == "boolean":
-        instead = False
-    else:
-        instead = column.replacement if column.categories is not None else "other"
-    return (
-        values
-        if instead is None
-        else pc.fill_null(values, pa.scalar(str(instead) if pa.types.is_string(values.type) else instead, values.type))
-    )
-
-
-# --------------------------------------------------------------------------------------------------------- combinations
-
-
-@dataclasses.dataclass(frozen=True)
-class Joint:
-    """Columns of which only some combinations are allowed: modelled as one column with a category for each.
-
-    `rows` has every allowed combination, those with nulls too.
-    """
-
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str | None, ...], ...]
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def name(self) -> str:
-        return ", ".join(self.outputs)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """One category for each combination: its number, which no value can be mistaken for."""
-        return tuple(str(number) for number in range(len(self.rows)))
-
-    @property
-    def modelled(self) -> tuple[Column, ...]:
-        per_unit = all(column.per_unit for column in self.columns)
-        return (
-            Column(
-                name=self.name,
-                kind="categorical",
-                categories=self.labels,
-                closed=True,
-                nullable=False,
-                per_unit=per_unit,
-            ),
-        )
-
-    def _places(self, rows: Rows) -> np.ndarray:
-        """The index of each row's values in the list of each column; -1 for those that are not in it."""
-        found = []
-        for at, column in enumerate(self.columns):
-            texts = as_texts(rows[column.name])
-            words = pa.array([row[at] for row in self.rows], pa.string()).unique()
-            index = pc.fill_null(pc.index_in(texts, value_set=words, skip_nulls=False), -1)
-            found.append(index.to_numpy(zero_copy_only=False))
-        return np.stack(found, axis=1)
-
-    def _nearest(self, rows: Rows) -> np.ndarray:
-        """The combination of each row: its own if allowed, else the first of those that agree in most columns."""
-        listed = self._places(
-            {c.name: pa.array([row[at] for row in self.rows], pa.string()) for at, c in enumerate(self.columns)}
-        )
-        codes, inverse = np.unique(self._places(rows), axis=0, return_inverse=True)
-        nulls = np.asarray([sum(value is None for value in row) for row in self.rows])
-        nearest = np.zeros(len(codes), dtype=np.int64)
-        step = max(1, COMPARED // len(listed))  # so that memory does not grow with the number of different rows
-        for start in range(0, len(codes), step):
-            agreement = (codes[start : start + step, None, :] == listed[None]).sum(axis=2)
-            score = agreement * (len(self.columns) + 1) - nulls[None]  # among equals, as few nulls as possible
-            nearest[start : start + step] = np.argmax(score, axis=1)
-        return nearest[inverse.ravel()]
-
-    def _take(self, index: np.ndarray) -> Arrays:
-        return {
-            column.name: in_declared_type(
-                pa.array([row[at] for row in self.rows], pa.string()).take(pa.array(index)), column
-            )
-            for at, column in enumerate(self.columns)
-        }
-
-    def clean(self, rows: Rows) -> Arrays:
-        return self._take(self._nearest(rows))
-
-    def express(self, rows: Rows) -> Arrays:
-        return {self.name: pa.array(self.labels, pa.string()).take(pa.array(self._nearest(rows)))}
-
-    def restore(self, rows: Rows) -> Arrays:
-        index = pc.index_in(as_texts(rows[self.name]), value_set=pa.array(self.labels, pa.string()))
-        return self._take(pc.fill_null(index, 0).to_numpy(zero_copy_only=False))

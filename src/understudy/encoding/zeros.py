@@ -10,7 +10,8 @@ from jaxtyping import Bool
 
 from understudy.encoding.arrow import from_numbers
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec
-from understudy.encoding.reexpression import Reexpression, arrow_schema
+from understudy.encoding.construction import arrow_schema
+from understudy.encoding.reexpression import Reexpression
 from understudy.errors import ConditionError
 from understudy.schema import Category
 from understudy.schema.conditions import condition_columns, parts
