@@ -268,3 +268,13 @@ def test_other_limits_follow_the_warning_not_to_share() -> None:
     assert said(card)["Not for"].endswith(" Do not use it for totals or averages of “ward”.")
     card["details"]["closest_record"]["aim"]["holdout"]["exact_copies"] = 0.7
     assert said(card)["Not for"] == "Do not use it for totals or averages of “ward”."
+
+
+def test_invalid_cells_are_named_with_their_cause() -> None:
+    card = card_of(GOOD, {})
+    next(metric for metric in card["metrics"] if metric["key"] == "invalid_cells")["values"]["aim"] = score(0.00201)
+    causes = {"out_of_range": None, "unlisted": 0.0, "unexpected_nulls": 0.004}
+    card["details"]["validity"] = {"aim": {"columns": {"lat": causes, "sex": {**causes, "unexpected_nulls": None}}}}
+    assert said(card)["Rules"].endswith(
+        "0.201 % of all cells are invalid (“lat” 0.400 % null, but never in real rows)."
+    )

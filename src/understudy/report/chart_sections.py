@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from understudy.evaluation.scores import Json
 from understudy.report import charts, histograms, verdict
 from understudy.report.markup import esc, scroll_table
+from understudy.report.parts import detail
 from understudy.report.svg import Style, legend
 from understudy.report.text import finite, format_fraction, listing, model_name, number, percent, quote, shorten
-from understudy.report.verdict import detail
 
 MAX_COLUMNS = 60
 MAX_POINTS = 1_000

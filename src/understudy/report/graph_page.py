@@ -11,10 +11,11 @@ from understudy.evaluation.scorecard import refuse_release
 from understudy.graphs.metrics import BASELINE, METRICS, GraphScores
 from understudy.privacy.ledger import Statement
 from understudy.report import svg
+from understudy.report.graph_verdict import format_figure, graph_verdict
 from understudy.report.markup import esc, name_tag, scroll_table
 from understudy.report.page import certificate_section, document
 from understudy.report.svg import Style, styles
-from understudy.report.text import count_of, listing, number, percent, shorten, tick_label
+from understudy.report.text import count_of, listing, percent, shorten, tick_label
 from understudy.run.atomic import atomic_write
 
 MAX_POINTS = 60
@@ -53,6 +54,7 @@ def render_graph_report(scores: GraphScores, statement: Statement | None = None,
         f"real ({_edges(scores, 'real')}); {count_of(num_nodes, 'node')} each</p></header>"
     )
     sections = [
+        ("verdict", "Verdict", "".join(_verdict(scores, style, named=len(methods) > 1) for style in methods)),
         ("metrics", "Metrics", _metric_table(scores, methods)),
         ("degrees", "Degrees", _degree_chart(scores.degrees, methods)),
     ]
@@ -64,9 +66,13 @@ def _edges(scores: GraphScores, name: str) -> str:
     return count_of(round(scores[name]["edges"]), "edge")
 
 
-def _figure(value: float) -> str:
-    """Counts as they are, everything else to three digits."""
-    return f"{value:,.0f}" if value.is_integer() else number(value)
+def _verdict(scores: GraphScores, style: Style, *, named: bool) -> str:
+    heading = f"<h3>{style.heading(60)}</h3>" if named else ""
+    cards = [
+        f'<div class="finding {what.lower().replace(" ", "-")}"><h4>{what}</h4><p>{esc(sentence)}</p></div>'
+        for what, sentence in graph_verdict(scores, style.name).items()
+    ]
+    return f'<div class="summary">{heading}<div class="findings">{"".join(cards)}</div></div>'
 
 
 def _metric_table(scores: GraphScores, methods: Sequence[Style]) -> str:
@@ -82,7 +88,8 @@ def _metric_table(scores: GraphScores, methods: Sequence[Style]) -> str:
             continue
         small = f"<small>{esc(meaning)}</small>" if meaning else ""
         cells = "".join(
-            f'<td class=n data-name="{esc(shorten(name, 40))}">{_figure(scores[name][metric])}</td>' for name in columns
+            f'<td class=n data-name="{esc(shorten(name, 40))}">{format_figure(scores[name][metric])}</td>'
+            for name in columns
         )
         rows.append(f"<tr><th scope=row><span>{esc(metric)}</span>{small}</th>{cells}</tr>")
     return (

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from understudy.evaluation.scores import Json
 from understudy.report.charts import shade
 from understudy.report.markup import esc
+from understudy.report.parts import detail
 from understudy.report.svg import GREY_LINE, INK, Style, figure, line, panel, text
 from understudy.report.text import finite, format_fraction, number, percent
-from understudy.report.verdict import detail
 
 SIZE = 400.0
 """The longer side of a map, in CSS pixels."""

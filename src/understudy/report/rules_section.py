@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from understudy.evaluation.scores import Json
 from understudy.report.markup import esc, scroll_table
+from understudy.report.parts import detail
 from understudy.report.summary import CheckedRule, checked_rules
 from understudy.report.svg import Style
 from understudy.report.text import count_of, finite, percent, shorten
-from understudy.report.verdict import detail
 
 
 def section(card: Json, methods: Sequence[Style]) -> str:

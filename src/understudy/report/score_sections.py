@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from understudy.evaluation.scores import Direction, Json, Status
 from understudy.report import summary, verdict
 from understudy.report.markup import esc, scroll_table
+from understudy.report.parts import real_value
 from understudy.report.svg import Style
 from understudy.report.text import count_of, finite, format_score, minus, number, shorten, tick_label
 
@@ -20,6 +21,7 @@ FAMILIES = {
         "correlations",
         "dimension_probability",
         "gaussians",
+        "locations",
     ),
     "Learning from synthetic rows": ("learning", "dimension_prediction", "parallel_rmse", "inception"),
     "Separating real from synthetic rows": ("pmse_logit", "pmse_cart", "jensen_shannon", "pca", "wasserstein"),
@@ -75,7 +77,7 @@ def _key_row(metric: Json, methods: Sequence[Style]) -> str:
         text = format_score(metric, value)
         shown = f"<b>{text}</b>" if best == [name] and len(methods) > 1 else text
         cells.append(f'<td class=n data-name="{esc(shorten(name, 40))}">{shown}</td>')
-    real = format_score(metric, verdict.real_value(metric)) + ("" if verdict.is_comparable(metric) else _ROUGH)
+    real = format_score(metric, real_value(metric)) + ("" if verdict.is_comparable(metric) else _ROUGH)
     return (
         f"<tr><th scope=row><span>{esc(metric['title'])}</span><small>{_direction_text(metric)}</small></th>"
         f'<td class=n data-name="real rows">{real}</td>{"".join(cells)}</tr>'
@@ -134,7 +136,7 @@ def families(metrics: Sequence[Json]) -> dict[str, list[Json]]:
 
 def _bar_card(metric: Json, methods: Sequence[Style], usual: str, remark: str) -> str:
     reference = metric.get("reference") or {}
-    real, goal = verdict.real_value(metric), Direction(metric["direction"]).goal
+    real, goal = real_value(metric), Direction(metric["direction"]).goal
     values = [finite(score["value"]) for score in metric["values"].values()]
     low, high = _axis(metric, [v for v in (*values, real) if v is not None])
 

@@ -10,13 +10,10 @@ from collections.abc import Mapping, Sequence
 from understudy.evaluation.associations import KEPT, LOST, NOTICEABLE
 from understudy.evaluation.checks import is_copied
 from understudy.evaluation.scores import Json
+from understudy.report.densities import Density, densities, outside_regions
+from understudy.report.parts import detail, find, is_close, is_far, method_value, real_value
 from understudy.report.text import count_of, finite, listing, minus, percent, quote
-from understudy.report.verdict import detail, find, method_value, real_value
 
-CLOSE, FAR = 0.05, 0.1
-"""The total variation up to which a column is close to the real one, and above which it is far from it."""
-CLOSE_TIMES, FAR_TIMES = 1.5, 2.0
-"""The same as multiples of the total variation of held-out real rows, where this is larger."""
 BROKEN = 0.005
 """A condition is broken if more rows than this break it beyond twice the fraction of real rows that do."""
 LEARNT, UNLEARNT = 0.05, 0.2
@@ -120,23 +117,24 @@ def summarise(scores: Json, method: str) -> Summary | None:
     pairs = dependences(scores, method)
     if not distances or pairs is None:
         return None
-    close = [name for name, (tv, real) in distances.items() if tv <= max(CLOSE, CLOSE_TIMES * real)]
-    far = [name for name, (tv, real) in distances.items() if tv > max(FAR, FAR_TIMES * real)]
+    close = [name for name, (tv, real) in distances.items() if is_close(tv, real)]
+    far = [name for name, (tv, real) in distances.items() if is_far(tv, real)]
     far.sort(key=lambda name: -distances[name][0])
     kept = [pair for pair in pairs if pair.fraction >= KEPT]
     lost = sorted((pair for pair in pairs if pair.fraction < LOST), key=lambda p: -abs(p.real - p.synthetic))
     values, rules = _value_pairs(scores, method), checked_rules(scores, method)
-    learnt = _fraction_unlearnt(scores, method)
+    learnt, located = _fraction_unlearnt(scores, method), densities(scores, method)
     broken = [rule for rule in rules if rule.is_broken]
     return Summary(
-        good=_good(distances, close, pairs, kept, (scores.get("target"), learnt)),
-        lost=_lost(distances, far, lost, values, (scores.get("target"), learnt)),
-        rules=_rules(scores, method, rules, broken),
+        good=_good(distances, close, pairs, kept, located, (scores.get("target"), learnt)),
+        lost=_lost(distances, far, lost, values, located, (scores.get("target"), learnt)),
+        rules=" ".join(filter(None, (_rules(scores, method, rules, broken), outside_regions(located)))),
         avoid=_avoid(
             _do_not_share(scores, method),
             far,
             lost,
             values,
+            located,
             broken,
             scores.get("target") if (learnt or 0.0) > UNLEARNT else None,
         ),
@@ -219,6 +217,7 @@ def _good(
     close: Sequence[str],
     pairs: Sequence[Pair],
     kept: Sequence[Pair],
+    located: Sequence[Density],
     learning: tuple[object, float | None],
 ) -> str:
     parts = []
@@ -230,6 +229,7 @@ def _good(
         whole = "all" if len(kept) == len(pairs) else f"{len(kept)} of"
         which = "the only dependence" if len(pairs) == 1 else f"{whole} {len(pairs):,} dependences"
         parts.append(f"{which} between columns {'is' if len(kept) == 1 else 'are'} kept")
+    parts += [each.good for each in located if each.good]
     target, lost = learning
     if lost is not None and lost <= LEARNT:
         parts.append(f"models of {quote(target)} are nearly as accurate as if trained on real rows")
@@ -241,6 +241,7 @@ def _lost(
     far: Sequence[str],
     lost: Sequence[Pair],
     values: Sequence[ValuePair],
+    located: Sequence[Density],
     learning: tuple[object, float | None],
 ) -> str:
     parts = []
@@ -257,6 +258,7 @@ def _lost(
     if far:
         each = [f"{quote(name)} ({percent(distances[name][0])} of the rows differ)" for name in far[:NAMED]]
         parts.append(f"the {'histogram' if len(far) == 1 else 'histograms'} of {_some(each, len(far), 'column')}")
+    parts += [each.lost for each in located if each.lost]
     target, unlearnt = learning
     if unlearnt is not None and unlearnt > UNLEARNT:
         parts.append(f"{percent(unlearnt)} of what models can learn about {quote(target)}")
@@ -265,8 +267,7 @@ def _lost(
 
 def _rules(scores: Json, method: str, rules: Sequence[CheckedRule], broken: Sequence[CheckedRule]) -> str:
     """Which rules are broken, how many could not be checked, and how many cells are invalid."""
-    invalid = method_value(find(scores, "invalid_cells"), method)
-    cells = f" {percent(invalid)} of all cells are invalid." if invalid else ""
+    cells = _invalid_cells(scores, method)
     checked = [rule for rule in rules if not rule.why]
     unchecked = len(rules) - len(checked)
     rest = f" {count_of(unchecked, 'rule')} could not be checked." if unchecked else ""
@@ -282,6 +283,30 @@ def _rules(scores: Json, method: str, rules: Sequence[CheckedRule], broken: Sequ
         for rule in worst[:NAMED]
     ]
     return f"Broken: {_some(each, len(broken), 'rule')}.{rest}{cells}"
+
+
+_FAULTS = {
+    "out_of_range": "out of range",
+    "unlisted": "not in the list",
+    "unexpected_nulls": "null, but never in real rows",
+}
+
+
+def _invalid_cells(scores: Json, method: str) -> str:
+    """The fraction of cells that no real row could have, with the columns and causes; empty if there are none."""
+    invalid = method_value(find(scores, "invalid_cells"), method)
+    if not invalid:
+        return ""
+    columns = detail(scores, "validity", method).get("columns") or {}
+    found = {
+        f"{quote(name)} {percent(fraction)} {words}": fraction
+        for name, causes in columns.items()
+        for cause, words in _FAULTS.items()
+        if (fraction := finite(causes.get(cause)))
+    }
+    worst = sorted(found, key=lambda text: -found[text])
+    why = f" ({_some(worst[:NAMED], len(worst), 'cause')})" if worst else ""
+    return f" {percent(invalid)} of all cells are invalid{why}."
 
 
 def _hold(checked: Sequence[CheckedRule]) -> str:
@@ -313,6 +338,7 @@ def _avoid(
     far: Sequence[str],
     lost: Sequence[Pair],
     values: Sequence[ValuePair],
+    located: Sequence[Density],
     broken: Sequence[CheckedRule],
     target: object,
 ) -> str:
@@ -324,6 +350,7 @@ def _avoid(
         parts.append(f"analyses of {quote(pair.columns[0])} with {quote(pair.columns[1])}")
     if far:
         parts.append(f"totals or averages of {_some([quote(name) for name in far[:NAMED]], len(far), 'column')}")
+    parts += [f"maps of {quote(each.name)} as fine as {each.far_up_to:g} km" for each in located if each.far_up_to]
     if target is not None:
         parts.append(f"models of {quote(target)}")
     if broken:

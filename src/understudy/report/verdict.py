@@ -4,18 +4,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 from understudy.evaluation.scores import Direction, Json, Status
+from understudy.report.densities import density_sentences
+from understudy.report.parts import detail, find, method_value, real_value
 from understudy.report.text import count_of, finite, format_score, listing, number, percent, quote
 
 TOO_SMALL = "the held-out table has far fewer rows than the synthetic one and scores worse by chance alone"
-
-
-def real_value(metric: Json | None) -> float | None:
-    """The score of real rows."""
-    return finite(((metric or {}).get("reference") or {}).get("value"))
-
-
-def method_value(metric: Json | None, method: str) -> float | None:
-    return None if metric is None else finite(metric["values"][method]["value"])
 
 
 def badness(metric: Json, value: float) -> float | None:
@@ -55,7 +48,7 @@ def _error(score: Json, reference: Json) -> float:
 
 def verdict(scores: Json, method: str) -> list[str]:
     """The findings about one synthetic table, the most important first."""
-    rules = (_copies, _learning, _columns, _pairs, _validity, _against_real)
+    rules = (_copies, _learning, _columns, _pairs, density_sentences, _validity, _against_real)
     return [sentence for rule in rules for sentence in rule(scores, method)]
 
 
@@ -254,16 +247,6 @@ def _validity(scores: Json, method: str) -> list[str]:
     if "invalid_cells" in found:
         return ["There are no invalid values.", *compared]
     return [*([f"None found: {listing([title for title, _ in found.values()])}."] if found else ()), *compared]
-
-
-def find(scores: Json, key: str) -> Json | None:
-    """The entry of one metric."""
-    return next((metric for metric in scores["metrics"] if metric["key"] == key), None)
-
-
-def detail(scores: Json, group: str, method: str) -> Json:
-    """The details of a group for one table; empty if there are none."""
-    return ((scores.get("details") or {}).get(group) or {}).get(method) or {}
 
 
 def why_absent(scores: Json, groups: Iterable[str]) -> str:
