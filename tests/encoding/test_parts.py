@@ -42,6 +42,55 @@ def test_datetimes_make_the_round_trip_to_the_second(parts: tuple[str, ...], mom
         assert column == [None if moment is None else moment.weekday() for moment in moments]
 
 
+@pytest.mark.parametrize("resolution", ["second", "minute", "hour", "day"])
+@pytest.mark.parametrize("parts", [None, ("hour",), ("weekday",), ("month", "weekday", "hour")])
+@settings(max_examples=10, deadline=None)
+@given(moments=st.lists(st.one_of(st.none(), st.datetimes(FIRST, LAST)), min_size=1, max_size=20))
+def test_datetimes_are_cut_to_their_resolution(parts: tuple[str, ...] | None, resolution: str, moments: list):
+    """The first bound is no midnight: days before the first whole one become that one."""
+    if resolution == "day" and "hour" in (parts or ()):
+        return
+    known = reexpress(_schema("datetime", parts, resolution=resolution))  # type: ignore[arg-type]
+    table = pa.table({"when": pa.array(moments, pa.timestamp("us"))})
+    restored = known.restore(known.express(table)).column("when").to_pylist()
+    zeros = {"microsecond": 0, "second": 0, "minute": 0, "hour": 0}
+    cleared = dict(list(zeros.items())[: ["second", "minute", "hour", "day"].index(resolution) + 1])
+    first = datetime(2019, 12, 31) if resolution == "day" else FIRST
+    assert restored == [None if moment is None else max(moment.replace(**cleared), first) for moment in moments]
+    assert known.clean(table).column("when").to_pylist() == restored
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"kind": "datetime", "resolution": "minutes"}, "found \"minutes\". Did you mean 'minute'"),
+        ({"kind": "datetime", "resolution": "minute", "bounds": None}, "needs bounds"),
+        ({"kind": "datetime", "resolution": "day", "parts": ("hour",)}, "days do not have"),
+        ({"kind": "date", "resolution": "day"}, "only for kind datetime"),
+        ({"kind": "datetime", "resolution": "day", "bounds": (FIRST, datetime(2019, 12, 31))}, "two days apart"),
+    ],
+)
+def test_resolutions_that_cannot_be(keys: dict, said: str):
+    bounds = (FIRST, LAST) if keys["kind"] == "datetime" else (FIRST.date(), LAST.date())
+    with pytest.raises(SchemaError, match="resolution: ") as caught:
+        Column(name="when", **{"bounds": bounds, **keys})
+    assert said in str(caught.value)
+
+
+def test_a_release_keeps_the_resolution():
+    """In frames too, where no text format cuts the values."""
+    generator = np.random.default_rng(0)
+    minutes = np.datetime64("2024-01-01T00:00") + generator.integers(0, 500_000, 500).astype("timedelta64[m]")
+    column = Column(
+        name="when", kind="datetime", bounds=(datetime(2024, 1, 1), datetime(2024, 12, 31)), resolution="minute"
+    )
+    table = pa.table({"when": pa.array(minutes.astype("datetime64[us]"))})
+    fake = us.fit(table, "independent", epsilon=1, schema=Schema(columns=(column,), rows=500)).sample(200)
+    found = [moment for moment in fake["when"].to_pylist() if moment is not None]
+    assert len({moment.minute for moment in found}) > 20
+    assert all(moment.second == moment.microsecond == 0 for moment in found)
+
+
 @pytest.mark.parametrize("parts", DATE_PARTS)
 def test_every_date_makes_the_round_trip(parts: tuple[str, ...]):
     known = reexpress(_schema("date", parts))

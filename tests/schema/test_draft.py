@@ -5,6 +5,7 @@ import pytest
 
 from understudy.errors import SchemaError
 from understudy.schema import Column, Schema
+from understudy.schema.draft import describe_names
 
 
 def test_kinds_follow_arrow_types():
@@ -83,3 +84,28 @@ def test_a_draft_is_the_same_for_every_table_of_the_same_shape():
 def test_a_draft_refuses_duplicate_names():
     with pytest.raises(SchemaError, match="Duplicate column names"):
         Schema.draft(pa.schema([("a", pa.int8()), ("a", pa.int8())]))
+
+
+@pytest.mark.parametrize(
+    ("names", "section"),
+    [
+        (("lat", "lon"), "location"),
+        (("Latitude", "Longitude"), "location"),
+        (("home_lat", "home_lng"), "home"),
+        (("pickup.latitude", "pickup.longitude"), "pickup"),
+        (("lat_start", "long_start"), "start"),
+    ],
+)
+def test_names_of_coordinates_get_a_hint_that_can_be_declared(names: tuple[str, str], section: str) -> None:
+    """The comment names both columns; what it says is a section that a schema accepts."""
+    (comment,) = describe_names(["age", *names]).values()
+    assert all(f'"{name}"' in comment for name in names)
+    assert f"[columns.{section}]" in comment
+    keys = f'kind = "location"\nlatitude = "{names[0]}"\nlongitude = "{names[1]}"\nbox = [0, 0, 1, 1]'
+    assert Schema.from_toml(f"[columns.{section}]\n{keys}\n").locations[0].names == names
+
+
+def test_other_names_get_no_hint() -> None:
+    assert describe_names(["lat", "age", "flat", "plateau", "home_lon", "long", "lon"]).keys() == {"lat"}
+    assert describe_names(["platform", "along", "latency", "lonely", "lng", "lon"]) == {}
+    assert 'kind = "location"' in describe_names(["home_wkt"])["home_wkt"]

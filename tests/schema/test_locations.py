@@ -135,3 +135,19 @@ def test_check_finds_points_outside_out_of_range_and_swapped():
     swapped = pa.table({"lat": [13.1, 13.2, 13.3, 13.4], "lon": [52.4, 52.5, 52.6, 52.4]})
     found = {finding.topic: finding for finding in check_as_read(schema, swapped)}
     assert "look swapped" in found["outside region"].message
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ('kind = "locaton"', "found 'locaton'. Did you mean 'location'?"),
+        ('kind = "point"', "found 'point'. Did you mean 'location'?"),
+        ('kind = "real"', "has the key 'latitude', which is for locations. Set kind = \"location\""),
+        ("", "has the key 'latitude', which is for locations"),
+    ],
+)
+def test_a_location_under_another_kind_is_refused_for_its_kind(kind: str, said: str) -> None:
+    keys = 'latitude = "lat"\nlongitude = "lon"\nbox = [0, 0, 1, 1]'
+    with pytest.raises(SchemaError) as caught:
+        Schema.from_toml(f"[columns.home]\n{kind}\n{keys}\n")
+    assert said in str(caught.value)

@@ -1,4 +1,7 @@
-"""Dates and times modelled by their parts: month, weekday and hour as cyclic columns, beside the rest of the value."""
+"""Dates and times modelled by their parts, or in a declared resolution.
+
+The parts are month, weekday and hour as cyclic columns, beside the rest of the value.
+"""
 
 import dataclasses
 
@@ -7,8 +10,9 @@ import pyarrow as pa
 from jaxtyping import Int
 
 from understudy.encoding.arrow import as_numbers, bound_numbers, from_numbers
-from understudy.encoding.steps import Arrays, Rows, Scale
+from understudy.encoding.steps import Arrays, OneColumn, Rows, Scale
 from understudy.schema import Column, Schema
+from understudy.schema.column import RESOLUTIONS
 
 SECOND, DAY = 1_000_000, 86_400_000_000
 """In microseconds."""
@@ -19,22 +23,14 @@ Numbers = Int[np.ndarray, " rows"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Parts:
-    """A date or datetime as columns for its parts. Times are exact to the second; with a zone they are in UTC.
+class Parts(OneColumn):
+    """A date or datetime as columns for its parts. Times are exact to the second or the declared resolution; with a
+    zone they are in UTC.
 
     A month comes with a year and a day, or, beside a weekday, with the number of that weekday in the month; a weekday
-    alone with a week; an hour with the seconds within it. Only the first of these columns decides about nulls.
+    alone with a week; an hour with the seconds (or minutes) within it. Only the first of these columns decides about
+    nulls.
     """
-
-    column: Column
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return (self.column.name,)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return ()
 
     @property
     def _named(self) -> tuple[str, ...]:
@@ -56,8 +52,27 @@ class Parts:
         else:
             found["days"] = (first, last)
         if self.column.kind == "datetime":
-            found |= {"hour": (0, 23), "second": (0, 3599)} if "hour" in self._named else {"second": (0, 86_399)}
+            found |= {"hour": (0, 23)} if "hour" in self._named else {}
+            found |= {self._rest: (0, self._rest_seconds // self._step - 1)} if self._has_rest else {}
         return found
+
+    @property
+    def _rest(self) -> str:
+        """The part that holds the time within the hour, or within the day if the hour is no part."""
+        return self.column.resolution or "second"
+
+    @property
+    def _rest_seconds(self) -> int:
+        return 3600 if "hour" in self._named else 86_400
+
+    @property
+    def _step(self) -> int:
+        """The resolution in seconds."""
+        return RESOLUTIONS[self._rest]
+
+    @property
+    def _has_rest(self) -> bool:
+        return self._step < self._rest_seconds
 
     @property
     def modelled(self) -> tuple[Column, ...]:
@@ -68,7 +83,7 @@ class Parts:
                 bounds=(lower, max(upper, lower + 1)),
                 nullable=self.column.nullable,
                 per_unit=self.column.per_unit,
-                cyclic=part in ("month", "weekday", "hour"),
+                cyclic=part in self._named,
             )
             for part, (lower, upper) in self._ranges.items()
         )
@@ -77,7 +92,7 @@ class Parts:
         return f"{self.column.name} ({part})"
 
     def clean(self, rows: Rows) -> Arrays:
-        return {self.column.name: Scale(self.column).write(*Scale(self.column).read(rows))}
+        return _clean(self.column, rows)
 
     def express(self, rows: Rows) -> Arrays:
         numbers, known = Scale(self.column).read(rows)
@@ -94,7 +109,8 @@ class Parts:
             part: np.clip(np.where(has, numbers, self._ranges[part][0]), *self._ranges[part])
             for part, (numbers, has) in read.items()
         }
-        return {self.column.name: Scale(self.column).write(self._inside(self._join(values)), known)}
+        numbers = cut(self._inside(self._join(values)), self.column)
+        return {self.column.name: Scale(self.column).write(numbers, known)}
 
     def _split(self, numbers: Numbers) -> dict[str, Numbers]:
         days, seconds = numbers, np.zeros_like(numbers)
@@ -111,8 +127,8 @@ class Parts:
             "week of month": day // 7,
             "week": (days + MONDAY) // 7,
             "weekday": (days + MONDAY) % 7,
-            "hour": seconds // 3600,
-            "second": seconds % 3600 if "hour" in self._named else seconds,
+            self._rest: seconds % self._rest_seconds // self._step,
+            **({"hour": seconds // 3600} if "hour" in self._named else {}),
         }
 
     def _join(self, values: dict[str, Numbers]) -> Numbers:
@@ -131,7 +147,8 @@ class Parts:
             days = values["days"]
         if self.column.kind == "date":
             return days
-        return days * DAY + (values.get("hour", 0) * 3600 + values["second"]) * SECOND
+        seconds = values[self._rest] * self._step if self._has_rest else np.zeros_like(days)
+        return days * DAY + (seconds + values["hour"] * 3600 if "hour" in self._named else seconds) * SECOND
 
     def _inside(self, numbers: Numbers) -> Numbers:
         """In the first and last week, a week later or earlier where only that is inside the bounds."""
@@ -141,6 +158,61 @@ class Parts:
         return np.where((numbers > upper) & (numbers - week >= lower), numbers - week, numbers)
 
 
-def part_steps(schema: Schema) -> tuple[Parts, ...]:
-    """One step for each column with parts. The target stays as it is."""
-    return tuple(Parts(column) for column in schema.modelled if column.parts and column.name != schema.target)
+@dataclasses.dataclass(frozen=True)
+class Cut(OneColumn):
+    """A datetime in a declared resolution: modelled as the number of its minutes, say, since 1970."""
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        unit = _microseconds(self.column)
+        first, last = cut(np.array(bound_numbers(self.column), dtype=np.int64), self.column) // unit
+        return (
+            Column(
+                name=self.column.name,
+                kind="integer",
+                bounds=(int(first), int(last)),
+                nullable=self.column.nullable,
+                per_unit=self.column.per_unit,
+            ),
+        )
+
+    def clean(self, rows: Rows) -> Arrays:
+        return _clean(self.column, rows)
+
+    def express(self, rows: Rows) -> Arrays:
+        numbers, known = Scale(self.column).read(rows)
+        null = ~known & self.column.nullable
+        numbers = cut(numbers, self.column) // _microseconds(self.column)
+        return {self.column.name: from_numbers(np.where(null, 0, numbers), null, "integer")}
+
+    def restore(self, rows: Rows) -> Arrays:
+        numbers, known = as_numbers(pa.chunked_array([rows[self.column.name]]), "integer")
+        first, last = self.modelled[0].bounds or (0, 0)
+        numbers = np.clip(numbers, int(first), int(last)) * _microseconds(self.column)
+        return {self.column.name: Scale(self.column).write(numbers, known)}
+
+
+def _clean(column: Column, rows: Rows) -> Arrays:
+    numbers, known = Scale(column).read(rows)
+    return {column.name: Scale(column).write(cut(numbers, column), known)}
+
+
+def cut(numbers: Numbers, column: Column) -> Numbers:
+    """Datetimes cut to the resolution of their column, inside its bounds; without a resolution, as they are."""
+    if column.resolution is None:
+        return numbers
+    unit = _microseconds(column)
+    lower, upper = (int(bound) for bound in bound_numbers(column))
+    return np.clip(numbers // unit * unit, -(-lower // unit) * unit, upper // unit * unit)
+
+
+def _microseconds(column: Column) -> int:
+    return RESOLUTIONS[column.resolution or "second"] * SECOND
+
+
+def part_steps(schema: Schema) -> tuple[Parts | Cut, ...]:
+    """One step for each column with parts or a resolution. The target stays as it is."""
+    modelled = [column for column in schema.modelled if column.name != schema.target]
+    return tuple(
+        Parts(column) if column.parts else Cut(column) for column in modelled if column.parts or column.resolution
+    )

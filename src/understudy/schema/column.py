@@ -26,6 +26,9 @@ MAX_DECIMALS = 15
 PARTS = ("month", "weekday", "hour")
 """The parts of a datetime that can be modelled as columns of their own. Dates have the first two."""
 
+RESOLUTIONS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+"""The resolutions of a datetime that can be declared, in seconds."""
+
 _REQUIRED = ("kind", "nullable", "drop", "per_unit", "closed", "ordinal", "cyclic")
 
 _APPLIES_TO = {
@@ -34,6 +37,7 @@ _APPLIES_TO = {
     "categories": ("categorical",),
     "bounds": BOUNDED,
     "parts": ("datetime", "date"),
+    "resolution": ("datetime",),
 }
 """The kinds that a key is for; absent: all."""
 
@@ -90,6 +94,10 @@ class Column:
     parts: tuple[str, ...] | None = None
     """Of a datetime or date: the parts that are modelled as columns of their own, of `PARTS`. Needs bounds."""
 
+    resolution: str | None = None
+    """Of a datetime: "second", "minute", "hour" or "day", to which its values are cut. None: microseconds. Needs
+    bounds."""
+
     missing: tuple[str | int | float, ...] | None = None
     """Words and numbers that stand for a missing value, such as "unknown" or 99: they are read as null."""
 
@@ -122,6 +130,7 @@ class Column:
             "bounds": self._check_bounds,
             "cyclic": self._check_cyclic,
             "parts": self._check_parts,
+            "resolution": self._check_resolution,
             "missing": self._check_missing,
         }
         for key, check in checks.items():
@@ -269,6 +278,20 @@ class Column:
         if self.bounds is None:
             raise SchemaError("needs bounds. Declare them, or remove parts.")
         return listed
+
+    def _check_resolution(self, resolution: object) -> object:
+        if resolution not in RESOLUTIONS:
+            hint = did_you_mean(resolution, RESOLUTIONS)
+            raise SchemaError(f"expected one of {', '.join(RESOLUTIONS)}; found {format_value(resolution)}.{hint}")
+        if self.bounds is None:
+            raise SchemaError("needs bounds. Declare them, or remove resolution.")
+        lower, upper = self.bounds
+        step = timedelta(seconds=RESOLUTIONS[str(resolution)])
+        if upper - lower < 2 * step:  # type: ignore[operator]
+            raise SchemaError(f"the bounds must be at least two {resolution}s apart. Widen them, or remove resolution.")
+        if resolution == "day" and "hour" in (self.parts or ()):
+            raise SchemaError('parts has "hour", which days do not have. Remove one of them.')
+        return resolution
 
     def _check_missing(self, missing: object) -> tuple[Category, ...]:
         if isinstance(missing, (str, Mapping, Set)) or not isinstance(missing, Iterable):

@@ -1,11 +1,13 @@
 """Kinds drafted from Arrow types. Reads no value."""
 
 import json
+import re
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from understudy.schema.column import Column
-from understudy.schema.values import to_toml
+from understudy.schema.values import to_toml, to_toml_key
 
 _LISTED = 50
 """The most labels that a comment lists."""
@@ -42,6 +44,42 @@ def describe_labels(arrow_schema: pa.Schema, *, trusted: bool) -> dict[str, str]
         listed = ", ".join(f"{code} = {to_toml(label)}" for code, label in list(labels.items())[:_LISTED])
         if labels:
             comments[field.name] = f"labels in the file: {listed}{', ...' * (len(labels) > _LISTED)}{advice}"
+    return comments
+
+
+_COORDINATE = re.compile(r"(?i)(?P<before>|.*[_. -])(?P<what>lat|latitude|lon|lng|long|longitude)(?P<after>|[_. -].*)")
+_POINTS = re.compile(r"(?i)(.*[_. -])?(wkt|geom|geometry|coordinates|coords|lat_?lon|lat_?lng|gps)")
+_REGION = "box = [south, west, north, east]"
+
+
+def describe_names(names: Sequence[str]) -> dict[str, str]:
+    """Comments on columns whose names alone, which are public, suggest coordinates. Reads no value.
+
+    >>> describe_names(["lat", "lon"])["lat"]
+    'by its name a latitude. To model it with lon: [columns.location] with kind = "location", latitude = "lat", \
+longitude = "lon" and a public region such as box = [south, west, north, east], in place of both sections'
+    """
+    comments: dict[str, str] = {}
+    found: dict[str, dict[bool, tuple[str, str]]] = {}
+    for name in names:
+        if (match := _COORDINATE.fullmatch(name)) is not None:
+            of = f"{match['before']}{match['after']}"
+            is_latitude = match["what"].lower().startswith("la")
+            found.setdefault(of.lower(), {})[is_latitude] = (name, of.strip("_. -"))
+        elif _POINTS.fullmatch(name):
+            comments[name] = (
+                'by its name it may hold points. To model them: kind = "location" with format = "lat,lon" or "wkt" and '
+                f"a public region such as {_REGION}"
+            )
+    for pair in found.values():
+        if len(pair) == 2:
+            (latitude, of), (longitude, _) = pair[True], pair[False]
+            section = to_toml_key(of if of and of not in names else "location")
+            comments[latitude] = (
+                f"by its name a latitude. To model it with {longitude}: [columns.{section}] with "
+                f'kind = "location", latitude = {to_toml(latitude)}, longitude = {to_toml(longitude)} and a public '
+                f"region such as {_REGION}, in place of both sections"
+            )
     return comments
 
 

@@ -28,7 +28,8 @@ _PATTERNS = {
     "wkt": rf"^\s*(?i:POINT)\s*\(\s*(?P<longitude>{_NUMBER})\s+(?P<latitude>{_NUMBER})\s*\)\s*$",
 }
 _COLUMN_KEYS = ("kind", "nullable", "per_unit", "drop", "missing")
-_KEYS = ("latitude", "longitude", "format", "decimals", *KEYS)
+LOCATION_KEYS = ("latitude", "longitude", *KEYS)
+"""The keys of a schema that only a location has."""
 
 Points: TypeAlias = tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"], Bool[np.ndarray, " rows"]]
 """Latitudes, longitudes, and which rows have both."""
@@ -216,7 +217,7 @@ def wrap_longitudes(longitudes: Float[np.ndarray, " rows"]) -> Float[np.ndarray,
 
 def read_location(name: str, entry: Mapping[str, object], folder: Path | None = None) -> Location:
     """A location from the keys of its section. Paths of regions are relative to `folder`."""
-    known = (*_COLUMN_KEYS, *_KEYS)
+    known = (*_COLUMN_KEYS, "format", "decimals", *LOCATION_KEYS)
     for key in entry:
         if key not in known:
             raise SchemaError(

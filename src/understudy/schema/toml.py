@@ -8,7 +8,7 @@ from pathlib import Path
 
 from understudy.errors import SchemaError, did_you_mean
 from understudy.schema.column import KINDS, Column
-from understudy.schema.locations import Location, read_location
+from understudy.schema.locations import LOCATION_KEYS, Location, read_location
 from understudy.schema.rules import Rule, format_rule, rule_from_dict
 from understudy.schema.values import to_toml, to_toml_key
 
@@ -74,6 +74,15 @@ def read_column(name: object, entry: object, folder: Path | None = None) -> Colu
         )
     if entry.get("kind") == "location":
         return read_location(name, entry, folder)
+    if entry.get("kind", KINDS[0]) not in KINDS:
+        return Column(name=name, kind=entry["kind"])  # raises: before its keys, which may be those of a location
+    if (of_location := next((key for key in entry if key in LOCATION_KEYS), None)) is not None:
+        raise SchemaError(
+            f"[columns.{to_toml_key(name)}] has the key {of_location!r}, which is for locations. Set "
+            'kind = "location", or remove it.',
+            column=name,
+            key=of_location,
+        )
     known = tuple(field.name for field in dataclasses.fields(Column) if field.name != "name")
     check_keys(entry, known, f"[columns.{to_toml_key(name)}]", column=name)
     if "kind" not in entry and entry.get("drop") is True:
@@ -109,6 +118,9 @@ _HEADER = """\
 # closed = true (the list is complete, so there is no "other").
 # How text files write a real column: decimals = 2 (digits after the decimal point; absent: as many as needed);
 # a date or datetime: format = "%d.%m.%Y"; a boolean: format = "no/yes" (absent: "false/true").
+# A list in order: ordinal = true. Hours or angles: cyclic = true, with bounds. If hour or weekday of a datetime matters:
+# parts = ["hour", "weekday"], with bounds; resolution = "minute" cuts its values.
+# Points in a public region: kind = "location".
 # What every synthetic row keeps: [[rules]] at the end of the file, each with a line such as keep = "end >= start"."""
 
 _COMMENT_COLUMN = 40
@@ -161,6 +173,7 @@ _COMMENTS = {
     "bounds": "declared public",
     "cyclic": "declared public: the upper bound is followed by the lower one",
     "parts": "modelled as columns of their own",
+    "resolution": "declared public: values are cut to it",
     "categories": "declared public",
     "ordinal": "declared public: the categories are listed in their order",
     "unknown": "what undeclared values become",
