@@ -157,7 +157,7 @@ MAY_READ_ROWS: dict[str, str] = {
     "benchmark/execution.py": "public tables",
     "demo/__init__.py": "the embedded table is public",
     "cli/split.py": "files of the steward",
-    "cli/app.py": "for the steward only: checks and drafts of a schema",
+    "cli/schema.py": "for the steward only: checks and drafts of a schema",
 }
 """The files outside `privacy/` and `tables/` that may read rows, and why."""
 

@@ -499,6 +499,16 @@ def places(tmp_path: Path) -> us.Schema:
     return us.Schema.read(tmp_path / "places.toml")
 
 
+def test_decimals_and_formats_of_a_draft_are_not_called_declared() -> None:
+    columns = (us.Column(name="x", kind="real", decimals=2), us.Column(name="day", kind="date", format="%d.%m.%Y"))
+    drafted, declared = (certificate.public_facts(us.Schema(columns=columns, drafted=each)) for each in (True, False))
+    assert declared.declared == ("decimals: x (2)", "formats: day (%d.%m.%Y)")
+    assert drafted.declared == (
+        "decimals, drafted and not declared: x (2)",
+        "formats, drafted and not declared: day (%d.%m.%Y)",
+    )
+
+
 def test_locations_orders_cycles_and_parts_are_listed(places: us.Schema, json_schema: dict) -> None:
     """Each as it was declared: a location by its name and region, not by bounds that follow from the region."""
     declared = certificate.public_facts(places).declared

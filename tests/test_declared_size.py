@@ -121,6 +121,17 @@ def test_totals_know_when_they_contradict() -> None:
     assert not undeclared.contradicted
 
 
+def test_what_a_random_split_explains_is_no_mistake() -> None:
+    """800 rows are expected of 1,000 at a fraction of 0.2, with variance 160: beyond 4 deviations they are mistaken."""
+    for off, is_warned in ((49, False), (53, True), (-49, False), (-53, True)):
+        totals = Totals(800)
+        totals.note(800.0 + off, 1.0)
+        assert totals.contradicted  # fractions are computed with the measured number in either case
+        assert totals.warning is not None
+        totals.declared_variance = 160.0
+        assert (totals.warning is not None) == is_warned
+
+
 def test_rows_that_units_leave_unused_are_no_contradiction() -> None:
     """At most one row of each person is used: fewer than declared, and the fractions are of those."""
     rows = table(3000)

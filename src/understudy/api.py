@@ -258,6 +258,8 @@ class FitOptions:
     progress: Progress | None
     tell: Callable[[Note], None] | None = None
     """Receives what a person should know before anything is charged, from public facts alone."""
+    on_start: Callable[[], None] | None = None
+    """Called before the first query, once nothing can refuse the run any more."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.guarantee, Guarantee):
@@ -294,6 +296,8 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
     ):
         if checkpoint is not None and checkpoint.is_finished:  # not computed again: the arithmetic could differ
             return dataclasses.replace(Release.load(checkpoint.folder), checkpoint=checkpoint)
+        if options.on_start is not None:
+            options.on_start()
         noise = noise_source(options.seed, None if checkpoint is None else checkpoint.secret)
         with encode_table(
             run,
@@ -310,6 +314,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
                 kept_in=data.table.kept_in,
             ),
         ) as encoded:
+            encoded.rows.totals.declared_variance = data.rows_variance
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
             statement = encoded.statement()
             estimates = certificate.estimation_notes(run.discovery, encoded.codec)

@@ -80,7 +80,8 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
     located = [place for place in schema.locations if not place.drop]
     numeric = [c for c in modelled if not any(c.name in place.names for place in located)]
     bounded = [f"{c.name} ({c.bounds[0]} to {c.bounds[1]})" for c in numeric if c.bounds is not None]
-    numbers: list[Column | Location] = [*numeric, *(place for place in located if place.format != "code")]
+    points = [place for place in located if place.format != "code"]
+    drafted = ", drafted and not declared" if schema.drafted else ""  # a draft has those of its file
     ordered = [
         f"{c.name} (from {c.categories[0]} to {c.categories[-1]})" for c in modelled if c.ordinal and c.categories
     ]
@@ -92,8 +93,10 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
         "cyclic, so that the upper bound is followed by the lower one": [c.name for c in modelled if c.cyclic],
         "locations": [_place(location) for location in located],
         "parts of dates": [f"{c.name} ({', '.join(c.parts)})" for c in modelled if c.parts],
-        "decimals": [f"{each.name} ({each.decimals})" for each in numbers if each.decimals is not None],
-        "formats": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
+        "resolution of times": [f"{c.name} ({c.resolution})" for c in modelled if c.resolution],
+        f"decimals{drafted}": _decimals(numeric if drafted else [*numeric, *points]),
+        "decimals of locations": _decimals(points if drafted else []),
+        f"formats{drafted}": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
         "never null": [c.name for c in modelled if not c.nullable],
         "read as null": [f"{c.name} ({', '.join(map(str, c.missing))})" for c in schema.columns if c.missing],
         "privacy unit, read only to group rows": [schema.unit] if schema.unit else [],
@@ -105,6 +108,10 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
     }
     listed_facts = (_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names)
     return (*facts, *listed_facts, *_rule_facts(schema))
+
+
+def _decimals(columns: Sequence[Column | Location]) -> list[str]:
+    return [f"{each.name} ({each.decimals})" for each in columns if each.decimals is not None]
 
 
 _ON_BREAK = {"clamp": "was moved to a row that keeps it, or left out if it cannot be", "drop": "was left out"}
@@ -246,7 +253,17 @@ def sections(statement: Statement) -> list[str]:
 
 def verdict(statement: Statement, *, with_figures: bool = True) -> list[str]:
     """What is guaranteed, in a few blocks of Markdown, or that nothing is. The page shows the figures by itself."""
-    return [*_graph_scope(statement.facts), *_table_verdict(statement, with_figures=with_figures)]
+    if not math.isfinite(statement.epsilon):
+        return [_not_private(statement.facts)]
+    return [*_graph_scope(statement.facts), *_guaranteed(statement, with_figures=with_figures)]
+
+
+def _not_private(facts: PublicFacts) -> str:
+    used, like = ("rows were", "original table") if facts.graph_unit is None else ("edges were", "real graph")
+    return (
+        f"> **NOT PRIVATE.** Real {used} used without noise, or without a bound on their effect: epsilon is infinite, "
+        f"and there is no guarantee. Treat this release like the {like}."
+    )
 
 
 def _graph_scope(facts: PublicFacts) -> list[str]:
@@ -260,13 +277,8 @@ def _graph_scope(facts: PublicFacts) -> list[str]:
     ]
 
 
-def _table_verdict(statement: Statement, *, with_figures: bool) -> list[str]:
-    """The same for tables and graphs alike."""
-    if not math.isfinite(statement.epsilon):
-        return [
-            "> **NOT PRIVATE.** Real rows were used without noise, or without a bound on their effect: epsilon "
-            "is infinite, and there is no guarantee. Treat this release like the original table.",
-        ]
+def _guaranteed(statement: Statement, *, with_figures: bool) -> list[str]:
+    """The same for tables and graphs alike, where epsilon is finite."""
     delta = round_up(statement.delta, 2)
     headline = (
         f"**epsilon = {round_up(statement.epsilon, 4)}, delta = {delta}** "

@@ -25,8 +25,8 @@ NOT_COVERED = (
     "People whose presence goes together, such as the members of a household. The effect of all of them together can "
     "be larger than that of one unit, so more can be learned about each of them. To protect them together, declare the "
     "household as the privacy unit.",
-    "Facts taken as public: the names and kinds of columns, and the facts listed above. A declared list or bound that "
-    "was itself read from the private table is outside this guarantee.",
+    "Facts taken as public: the names and kinds of columns, and the facts listed above. A declared list, bound or "
+    "region that was itself read from the private table is outside this guarantee.",
     "Scores, plots and reports that compare the synthetic table with the real one. They show statistics of real rows.",
     "Decisions that a person made after seeing real rows, such as trying several settings and keeping the best.",
     "What can be observed on the machine: running time, memory use and files, and whether a run fails because "
@@ -48,6 +48,7 @@ GRAPH_NOT_COVERED = {
     "itself read from the private edges is outside this guarantee.",
     3: "Scores, plots and reports that compare the synthetic graph with the real one. They show statistics of real "
     "edges.",
+    4: "Decisions that a person made after seeing real edges, such as trying several settings and keeping the best.",
 }
 """Replaces these lines of `NOT_COVERED` in the certificate of a graph."""
 

@@ -55,6 +55,14 @@ class TableToFit:
     """Where the table was read from, to compare with the source of a public table."""
 
     @property
+    held_out: float = 0.0
+    """The probability with which each unit of the declared number of rows was held out."""
+
+    @property
+    def rows_variance(self) -> float:
+        """The largest variance of its number of rows around the declared one: of a binomial number of whole units."""
+        rows = 0 if self.schema.rows is None else self.schema.rows
+        return self.held_out * rows * self.schema.max_rows_per_unit
     def file_name(self) -> str | None:
         """The name of its file or database table; None: a frame."""
         return None if isinstance(self.source, int) else self.source.name

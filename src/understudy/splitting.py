@@ -72,7 +72,7 @@ def split_private(data: TableToFit, fraction: float, secret: int) -> tuple[Table
     schema = data.schema
     if schema.rows is not None:
         schema = dataclasses.replace(schema, rows=expected_rows(schema.rows, fraction))
-    return dataclasses.replace(data, table=rest, schema=schema), held
+    return dataclasses.replace(data, table=rest, schema=schema, held_out=fraction), held
 
 
 def expected_rows(rows: int, fraction: float) -> int:

@@ -167,3 +167,30 @@ def test_a_condition_that_fails_on_a_value_does_not_quote_it(
         out, err = capsys.readouterr()
         assert "fails on a value" in err
         assert "7261" not in out + err
+
+
+def test_scores_of_locations_stand_beside_those_of_real_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the terminal, in the verdict, and among the key scores of the report."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    for name in ("real", "held", "fake"):
+        lat, lon = 52.3 + 0.4 * draw.random(300), 13.0 + 0.8 * draw.random(300)
+        pd.DataFrame({"lat": lat, "lon": lon, "sex": draw.choice(["f", "m"], 300)}).to_csv(f"{name}.csv", index=False)
+    Path("s.toml").write_text(
+        '[columns.home]\nkind = "location"\nlatitude = "lat"\nlongitude = "lon"\nbox = [52.3, 13.0, 52.7, 13.8]\n'
+        '[columns.sex]\nkind = "categorical"\ncategories = ["f", "m"]\n'
+    )
+    given = ["--schema", "s.toml", "--holdout", "held.csv", "--quick", "--report", "r.html"]
+    assert run(["evaluate", "real.csv", "fake.csv", *given]) == 0
+    shown = " ".join(capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ").split())
+    for side in (1, 5, 25):
+        assert f"Density error, squares of {side} km ↓ 0." in shown
+    assert "Points inside the region ↑ 1 1" in shown
+    assert "the density of “home” closely matches the real one on squares of" in shown
+    assert "All points of “home” lie inside the declared region." in shown
+    page = Path("r.html").read_text()
+    key_scores = page.partition('<section id="key">')[2].partition("</section>")[0]
+    assert "Density error, squares of 5 km" in key_scores
+    assert "would have to move to match the real density (held-out real points:" in page

@@ -46,6 +46,8 @@ def test_from_edges_to_a_certificate(folder: Path, capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert "do not publish" in shown
     assert "degree distance" in shown
+    assert "Good" in shown
+    assert "Not for" in shown
     assert json.loads(Path("scores.json").read_text())["graphs"]["real"]["edges"] == 78
 
 
@@ -110,6 +112,15 @@ def test_a_second_release_says_what_both_cost(folder: Path, capsys: pytest.Captu
     assert (
         "(each edge of the graph and each node of the graph), so the costs cannot be added" in capsys.readouterr().err
     )
+
+
+def test_a_refused_run_says_nothing_about_the_total(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["fit", "edges.csv", "--schema", "capped.toml", "--epsilon", "1"]
+    assert run([*given, "-o", "a.release"]) == 0
+    capsys.readouterr()
+    Path("edges.csv").write_text("from,to\n1,2\n")
+    assert run([*given, "-o", "b.release"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_sample_of_a_graph_is_whole(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,3 +190,58 @@ def test_evaluate_writes_a_report(folder: Path, capsys: pytest.CaptureFixture[st
     assert 'id="certificate"' in Path("one.html").read_text()
     assert run([*named[:3], "--report", "fake.release/g.html"]) == 2
     assert "is inside the release" in capsys.readouterr().err
+
+
+def test_a_draft_names_columns_and_leaves_the_nodes_to_a_person(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the names alone: other edges give the same draft."""
+    assert run(["schema", "draft", "edges.csv", "--kind", "graph", "-o", "draft.toml"]) == 0
+    draft = Path("draft.toml").read_text()
+    assert 'source = "source"\ntarget = "target"\n' in draft
+    assert 'drop = ["weight"]' in draft
+    Path("other.csv").write_text("source,target,weight\n7,9,2.5\n")
+    assert run(["schema", "draft", "other.csv", "--kind", "graph", "-o", "other.toml"]) == 0
+    assert Path("other.toml").read_text() == draft
+    capsys.readouterr()
+    assert run(["plan", "draft.toml", "--epsilon", "1"]) == 2
+    assert "Declare the nodes of the graph" in capsys.readouterr().err
+    Path("draft.toml").write_text(draft.replace("# count = 4000", "count = 34"))
+    assert run(["synth", "edges.csv", "--schema", "draft.toml", "--epsilon", "1", "-q", "-o", "fake.csv"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["preview", "edges.csv", "--schema", "graph.toml", "--epsilon", "1"],
+            "'preview' is for tables, and graph.toml",
+        ),
+        (["disclose", "edges.csv", "fake.csv", "--holdout", "edges.csv"], "'disclose' is for tables, and fake.release"),
+        (["disclose", "edges.csv", "other.csv", "--release", "fake.release"], "and fake.release is of a graph"),
+        (["disclose", "edges.csv", "other.csv", "--schema", "graph.toml"], "and graph.toml is of a graph"),
+        (["schema", "draft", "edges.csv", "--kind", "tree", "-o", "a.toml"], "--kind must be table or graph"),
+        (["schema", "draft", "edges.csv", "--kind", "graph", "--trust-labels", "-o", "a.toml"], "does not apply"),
+    ],
+)
+def test_commands_for_tables_say_so(
+    arguments: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["synth", "edges.csv", "--schema", "graph.toml", "--epsilon", "1", "-q", "-o", "fake.csv"]) == 0
+    capsys.readouterr()
+    assert run(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_graph_without_a_guarantee_is_said_to_be_the_real_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["fit", "edges.csv", "--schema", "graph.toml", "--not-private", "-q", "-o", "a.release"]) == 0
+    capsys.readouterr()
+    assert run(["certificate", "a.release"]) == 0
+    said = capsys.readouterr().out
+    assert "Real edges were used without noise" in said
+    assert "Treat this release like the real graph." in said
+    assert "What is protected is" not in said

@@ -75,7 +75,8 @@ def test_what_is_no_schema_is_one_line(content: Any, said: str) -> None:
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [
-        ("person\nann\n", "the first line does not hold"),
+        ("person,office\nann,Rome\n", "there is no column 'node' in .* Set id in .nodes. to one of person, office"),
+        ("node,ofice\nann,Rome\n", "there is no column 'office' in .* Did you mean 'ofice'\\? Set block"),
         ("node,office\nann,\n", "rows without a value of 'office'"),
     ],
 )
@@ -85,3 +86,9 @@ def test_a_bad_node_file_is_one_line(nodes: str, said: str, tmp_path: Path) -> N
     with pytest.raises(us.SchemaError, match=said) as raised:
         us.GraphSchema.read(tmp_path / "graph.toml")
     assert "\n" not in str(raised.value)
+
+
+def test_other_columns_of_a_node_file_are_not_used(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("name,node,office\nAnn,007,Rome\nEve,7,Oslo\n")
+    schema = us.GraphSchema.from_dict({"nodes": {"file": "nodes.csv", "block": "office"}}, folder=tmp_path)
+    assert (schema.nodes, schema.blocks) == (("007", "7"), ("Rome", "Oslo"))

@@ -337,11 +337,23 @@ def test_lazy_frames_that_cannot_be_opened(tmp_path: Path) -> None:
     closed = duckdb.connect()
     relation = closed.sql(f"FROM '{tmp_path}/x.parquet'")
     closed.close()
-    absent = pl.scan_parquet(tmp_path / "x.parquet").select(CANARY)
-    for source in (relation, absent):
-        assert "cannot be computed" in str(refused(source))
-        with pytest.raises(TableError, match="cannot be computed") as caught:
+    absent = pl.scan_parquet(tmp_path / "x.parquet").select("salary")
+    for source, said in ((relation, "cannot be computed"), (absent, "there is no column 'salary'")):
+        assert said in str(refused(source))
+        with pytest.raises(TableError, match=said):
             as_arrow(source, None)  # type: ignore[arg-type]
+
+
+def test_an_error_of_a_running_computation_names_no_column() -> None:
+    """A function of the query may name a column by what it has read."""
+
+    def find_column(rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.select(rows["n"].item(0))
+
+    broken = pl.LazyFrame({"n": [CANARY]}).map_batches(find_column, schema={"n": pl.String})
+    for schema in (None, Schema(columns=(Column(name="n", kind="categorical"),))):
+        with pytest.raises(TableError, match="cannot be computed") as caught:
+            list(streamed(broken, schema)) if schema else as_arrow(broken, None)
         assert CANARY not in str(caught.value)
 
 

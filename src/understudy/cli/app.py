@@ -1,6 +1,5 @@
 """The commands. Each reads its arguments, calls one public function, and writes."""
 
-import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,13 +12,13 @@ from understudy.cli.audit import audit
 from understudy.cli.benchmark import benchmark_app
 from understudy.cli.disclose import add_disclosure, disclose
 from understudy.cli.graph import (
-    check_graph,
     evaluate_graph,
     find_graph_release,
     fit_graph_into,
     is_graph_folder,
     is_graph_run,
     is_graph_schema,
+    refuse_graphs,
     refuse_table_options,
     sample_graph,
     show_graph_plan,
@@ -75,7 +74,8 @@ from understudy.cli.output import (
     write_synthetic,
 )
 from understudy.cli.preview import show_preview
-from understudy.cli.reading import hint_at_decimals, takes_reading_options
+from understudy.cli.reading import takes_reading_options
+from understudy.cli.schema import schema_app
 from understudy.cli.split import split
 from understudy.cli.terminal import echo, show_progress
 from understudy.errors import ConditionError, ConfigError
@@ -90,7 +90,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-schema_app = typer.Typer(help="Write, check and import schemas: what is public about a table.", no_args_is_help=True)
 app.add_typer(schema_app, name="schema")
 app.add_typer(benchmark_app, name="benchmark")
 
@@ -445,6 +444,8 @@ def preview(
     Prints what is expected to be kept of each column, the fraction of "other", and the noise in a count, also for
     epsilon 0.1 to 10. Writes nothing. Choices made from it are not covered by the guarantee.
     """
+    instead = "For a graph, 'understudy plan' lists every query, and 'understudy schema check' what would be left out."
+    refuse_graphs("preview", instead, schema, Path(source))
     from understudy.schema import Schema
     from understudy.table_preview import preview as make_preview
 
@@ -470,123 +471,3 @@ def methods(json_file: JsonFile = None, force: Force = False) -> None:
     typer.echo(f"{'auto':<{width}}  Another name for the default, adaptive.")
     for name, line in described:
         typer.echo(f"{name:<{width}}  {line}")
-
-
-@schema_app.command("draft")
-@takes_reading_options
-def schema_draft(
-    source: Source,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
-    reading: "ReadOptions",
-    trust_labels: Annotated[
-        bool,
-        typer.Option(
-            "--trust-labels",
-            help="Declare the value labels of a Stata or SPSS file as categories. Only for labels from a code book: "
-            "some tools write only those that occur in the data.",
-        ),
-    ] = False,
-    force: Force = False,
-    quiet: Quiet = False,
-) -> None:
-    """Write the names and kinds of a table's columns, for a person to complete. No values are written.
-
-    Value labels of a Stata or SPSS file are written as comments.
-    """
-    from understudy.schema import Schema
-    from understudy.schema.draft import describe_labels
-    from understudy.schema.identifiers import find_identifiers
-    from understudy.tables import read_table
-
-    table, _ = read_table(source, reading=reading)
-    found = describe_labels(table.schema, trusted=trust_labels)
-    draft = Schema.draft(table.schema, trust_labels=trust_labels)
-    draft.write(out, force=force, found=found)
-    hint_at_decimals(table, reading)
-    echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
-    hints = list(find_identifiers(draft, table))
-    if hints:
-        echo("For the steward only: these hints were computed from the rows and are not in the file.", quiet=quiet)
-    for hint in hints:
-        echo(str(hint), quiet=quiet)
-
-
-@schema_app.command("check")
-@takes_reading_options
-def schema_check(
-    source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")], reading: "ReadOptions"
-) -> None:
-    """Compare a table with its schema. Reads real rows: the findings are NOT private, and for the steward only."""
-    if is_graph_schema(schema):
-        return check_graph(source, schema, reading)
-    from understudy.encoding import on_break
-    from understudy.schema import Schema
-    from understudy.schema.check import check
-    from understudy.tables import read_table
-
-    declared = Schema.read(schema)
-    table, _ = read_table(source, reading=reading)
-    as_fitted, _ = read_table(source, schema=declared, reading=reading.of_named(source))
-    if reading.header is False:  # both are matched with the schema in order
-        table = table.rename_columns(as_fitted.column_names)
-    findings = check(declared, table, as_fitted, functools.partial(on_break, schema=declared))
-    typer.echo("For the steward only: these findings are computed from the rows and are not private.")
-    hint_at_decimals(table, reading)
-    for finding in findings:
-        typer.echo(str(finding))
-    counted = "1 finding." if len(findings) == 1 else f"{len(findings)} findings."
-    typer.echo(counted if findings else "The table fits its schema.")
-    if any(finding.level == "error" for finding in findings):
-        raise typer.Exit(1)
-
-
-@schema_app.command("import")
-def schema_import(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            help="SDV metadata or constraints, a MOSTLY AI generator, a SmartNoise, dpsynth or mbi file, a pandera "
-            "schema, a Great Expectations suite, or SQL with CREATE TABLE."
-        ),
-    ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="sdv, mostly, pandera, great_expectations, smartnoise, dpsynth, mbi or sql. Default: detected from "
-            "the content.",
-        ),
-    ] = None,
-    schema: Annotated[
-        Path | None,
-        typer.Option("--schema", help="A schema to which the rules of the file are added. Default: a new schema."),
-    ] = None,
-    lookup: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--lookup", help="NAME=FILE.csv, the rows of a table that a foreign key refers to, if public. Repeatable."
-        ),
-    ] = None,
-    force: Force = False,
-    quiet: Quiet = False,
-) -> None:
-    """Convert another tool's description of a table to a schema file.
-
-    What could not be carried over is printed, and listed in comments at the end of the file.
-    """
-    from understudy.schema.importers import import_schema
-
-    lookups = dict(_name_and_file(given) for given in lookup or [])
-    imported = import_schema(source, form, schema=schema, lookups=lookups)
-    imported.write(out, force=force)
-    for line in imported.left_out:
-        echo(f"Not carried over: {line}", quiet=quiet)
-    echo(f"Wrote {out}. Review it: everything it declares is treated as public.", quiet=quiet)
-
-
-def _name_and_file(given: str) -> tuple[str, str]:
-    name, equals, file = given.partition("=")
-    if not name or not equals or not file:
-        raise ConfigError(f"--lookup expects NAME=FILE.csv, found {given!r}.")
-    return name, file

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli import evaluation as evaluating
+from understudy.cli.graph import named_release, refuse_graphs
 from understudy.cli.options import Force, JsonFile, Terse, check_outputs
 from understudy.cli.output import write_json
 from understudy.cli.reading import takes_reading_options
@@ -86,6 +87,9 @@ def disclose(
     from understudy.report import write_disclosure
     from understudy.schema import Schema
 
+    given = None if release is None else named_release(release)[1]
+    instead = "There is no attack on graphs yet; compare them with 'understudy evaluate'."
+    refuse_graphs("disclose", instead, schema, given, evaluating.folder_beside(synthetic))
     check_outputs(
         {"--report": report, "--json": None if json_file == "-" else json_file},
         [real, synthetic, holdout, schema],

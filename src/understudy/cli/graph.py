@@ -1,9 +1,9 @@
-"""Commands on graphs: what `synth`, `fit`, `sample`, `plan`, `evaluate` and `schema check` do with an edge list."""
+"""Commands on graphs: what `synth`, `fit`, `sample`, `plan`, `evaluate` and `schema` do with an edge list."""
 
 import dataclasses
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,8 +109,6 @@ def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
     check_json(options.json_file, options.force)
     guarantee = read_guarantee(options.epsilon, options.delta, options.not_private)
     schema = _read_schema(options.schema)
-    if options.seed is None and guarantee.is_private:
-        _say_total(folder, options, schema, guarantee.with_delta_for(None))
     try:
         release = fit_graph(
             options.source,
@@ -121,9 +119,11 @@ def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
             reading=options.reading,
         )
     except SpentError as error:
+        _say_total(folder, options, schema, guarantee)
         record = Path(f"{folder}.spent")
         error.save(record)
         raise SpentError(error.failure, error.statement, record) from None
+    _say_total(folder, options, schema, guarantee)  # not before: a refused run spends nothing
     release.save(folder, force=options.force)
     show_spent(release, options.quiet)
     echo("The nodes and their attributes are public; the certificate states this first.", quiet=options.quiet)
@@ -131,10 +131,13 @@ def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
 
 
 def _say_total(folder: Path, options: FitCommand, schema: "GraphSchema", guarantee: "Guarantee") -> None:
-    """Says what earlier releases of this graph in the same place and this run will have spent together."""
+    """Says what earlier releases of this graph in the same place and this run have spent together."""
     from understudy.composition import NextRelease, describe_total, earlier_releases
     from understudy.tables import source_id
 
+    if options.seed is not None or not guarantee.is_private:
+        return
+    guarantee = guarantee.with_delta_for(None)
     source = source_id(options.source)
     name = schema.name or (None if isinstance(source, int) else source.name)
     assert guarantee.delta is not None
@@ -206,7 +209,7 @@ def find_graph_release(tables: Mapping[str, str], given: str | None, schema: Pat
     if schema is not None and not is_graph_schema(schema):
         return None
     if given is not None:
-        of, folder = _named_release(given)
+        of, folder = named_release(given)
         if schema is None and not is_graph_folder(folder):
             return None
         if of is None and len(tables) > 1:
@@ -242,7 +245,7 @@ def find_graph_release(tables: Mapping[str, str], given: str | None, schema: Pat
     return known if len(tables) > 1 else dataclasses.replace(known, statement=release.statement, of=first)
 
 
-def _named_release(given: str) -> tuple[str | None, Path]:
+def named_release(given: str) -> tuple[str | None, Path]:
     """The name and the folder in --release, given as FOLDER or NAME=FOLDER."""
     name, equals, folder = given.partition("=")
     return (None, Path(given)) if not equals or os.path.isdir(given) else (name, Path(folder))
@@ -272,6 +275,7 @@ def evaluate_graph(
     from understudy.graphs import evaluate
     from understudy.graphs.metrics import METRICS
     from understudy.report.graph_page import write_graph_report
+    from understudy.report.graph_verdict import graph_verdict
 
     report, json_file = outputs["--report"], outputs["--json"]
     files = {option: path for option, path in outputs.items() if path not in (None, "-")}
@@ -287,13 +291,21 @@ def evaluate_graph(
     typer.echo(WARNING)
     if known.schema_from:
         typer.echo(f"Schema: that of the release {known.schema_from}.")
+    console = Console()
+    for name in tables:
+        grid = Table.grid(padding=(0, 2))
+        for heading, sentence in graph_verdict(scores, name).items():
+            grid.add_row(Text(heading, style="bold"), Text(sentence))
+        if len(tables) > 1:
+            console.print(Text(name, style="bold"))
+        console.print(grid)
     shown = Table("", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in scores.values:
         shown.add_column(Text(name), justify="right")
     for metric in METRICS:
         if metric in scores["real"]:
             shown.add_row(metric, *(f"{values[metric]:.4g}" for values in scores.values.values()))
-    Console().print(shown)
+    console.print(shown)
     written = [str(path) for path in files.values()]
     echo(f"Wrote {' and '.join(written)}" if written else "More: --report report.html, --json scores.json", quiet=quiet)
 
@@ -303,6 +315,26 @@ def refuse_table_options(options: Mapping[str, object]) -> None:
     for option, value in options.items():
         if value not in (None, False):
             raise ConfigError(f"{option} does not apply to a graph. Remove it.")
+
+
+def refuse_graphs(command: str, instead: str, schema: Path | None, *folders: Path | None) -> None:
+    """Refuses a command that is for tables, if its schema or one of its release folders is that of a graph."""
+    graph = (
+        schema if is_graph_schema(schema) else next((each for each in folders if each and is_graph_folder(each)), None)
+    )
+    if graph is not None:
+        raise ConfigError(f"{command!r} is for tables, and {graph} is of a graph. {instead}")
+
+
+def draft_graph(names: Sequence[str], out: Path, *, force: bool, quiet: bool) -> None:
+    """Writes what is public about a graph, for a person to complete, from the names of the columns alone."""
+    from understudy.graphs.schema import draft_schema
+    from understudy.tables import atomic_write
+
+    text = draft_schema(names)
+    with atomic_write(out, force=force) as file:
+        file.write(text.encode())
+    echo(f"Wrote {out}. Review it, and declare the nodes: the list must not be read from the edges.", quiet=quiet)
 
 
 def check_graph(source: str, schema: Path, reading: "ReadOptions") -> None:

@@ -288,7 +288,8 @@ class FitCommand:
                     where_columns(self.where, [column.name for column in data.schema.modelled])
                 data = data if held is None else held.take(data)
                 if not self.resume and self.seed is None and guarantee.is_private:  # a resumed run spends once
-                    say_total(folder, data, guarantee.with_delta_for(data.schema.rows))
+                    total = functools.partial(say_total, folder, data, guarantee.with_delta_for(data.schema.rows))
+                    options = dataclasses.replace(options, on_start=total)
                 return fit_table(data, options)
         except KeyboardInterrupt:
             if not is_unfinished(checkpoint):

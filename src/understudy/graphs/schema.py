@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +15,7 @@ from jaxtyping import Int64
 from understudy.errors import SchemaError, UnderstudyError, did_you_mean
 from understudy.schema import Column, Schema
 from understudy.schema.toml import check_keys, parse_toml, read_text
+from understudy.schema.values import to_toml
 from understudy.tables import as_arrow
 
 if TYPE_CHECKING:
@@ -201,6 +202,51 @@ def as_graph_schema(given: "GraphSchemaSource | None") -> GraphSchema:
     )
 
 
+_DRAFT = """\
+# What is public about this graph. Its edges, one in each row, are private.
+# Drafted from the names of the columns alone: confirm every line.
+
+[graph]
+source = {source}
+target = {target}
+directed = false                        # edges are used without direction
+{drop}# max_degree = 50                       # a public cap on degrees; needed to protect a node
+
+# Declare ALL nodes, with or without edges: from a register, not from the edges, which would show who has one.
+[nodes]
+# file = "nodes.csv"                    # a public table with a row for each node ...
+# id = "node"                           # ... its column with the node
+# block = "office"                      # ... and, optional, one with a public attribute that explains who is connected
+# count = 4000                          # or: nodes numbered from 0 (first = 1: from 1)
+# list = ["ann", "bob"]                 # or: their names
+"""
+_ENDS = (("source", "target"), ("from", "to"), ("src", "dst"), ("sender", "receiver"))
+"""Names of the two ends of an edge."""
+
+
+def draft_schema(names: Sequence[str]) -> str:
+    """The schema file of an edge list with these columns, for a person to complete. Reads no edge.
+
+    The ends are columns with the usual names, else the first two; all others are left out.
+
+    >>> print(draft_schema(["when", "From", "to"]).split("\\n\\n")[1])
+    [graph]
+    source = "From"
+    target = "to"
+    directed = false                        # edges are used without direction
+    drop = ["when"]                         # other columns of the edge list
+    # max_degree = 50                       # a public cap on degrees; needed to protect a node
+    """
+    if len(names) < 2:
+        raise SchemaError(f"An edge list needs two columns, one for each end of an edge; found {len(names)}.")
+    by_lowercase = {name.lower(): name for name in reversed(names)}
+    usual = next((ends for ends in _ENDS if by_lowercase.keys() >= set(ends)), None)
+    source, target = names[:2] if usual is None else (by_lowercase[end] for end in usual)
+    others = [name for name in names if name not in (source, target)]
+    drop = f"{f'drop = {to_toml(others)}':<39} # other columns of the edge list\n" if others else ""
+    return _DRAFT.format(source=to_toml(source), target=to_toml(target), drop=drop)
+
+
 def _read_nodes(keys: Mapping[str, object], folder: Path | None) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """Names and blocks of the nodes, of the keys of [nodes]."""
     given = [key for key in ("count", "list", "file") if key in keys]
@@ -234,18 +280,20 @@ def _read_node_file(keys: Mapping[str, object], folder: Path | None) -> tuple[tu
     wanted = {key: str(keys[key]) for key in ("id", "block") if key in keys}
     wanted = {"id": "node", **wanted}
     try:
-        columns = tuple(Column(name=name, kind="categorical") for name in dict.fromkeys(wanted.values()))
-        table, _ = as_arrow(path, Schema(columns=columns))
+        names = as_arrow(path)[0].column_names  # a public file: its header says which columns there are
+        for key, name in wanted.items():
+            if name not in names:
+                raise SchemaError(
+                    f"there is no column {name!r} in {path}.{did_you_mean(name, names)} Set {key} in [nodes] to one of "
+                    f"{', '.join(names)}.",
+                    key=key,
+                )
+        kinds = {name: "categorical" if name in wanted.values() else "text" for name in names}
+        table, _ = as_arrow(path, Schema(columns=tuple(Column(name=name, kind=kind) for name, kind in kinds.items())))
     except UnderstudyError as error:
-        raise SchemaError(f"The node file: {error}", key="file") from None
+        raise SchemaError(f"The node file: {error}", key=getattr(error, "key", None) or "file") from None
     found = []
     for key, name in wanted.items():
-        if name not in table.column_names:
-            raise SchemaError(
-                f"The node file {path} has no column {name!r}.{did_you_mean(name, table.column_names)} Name it with "
-                f"{key} in [nodes].",
-                key=key,
-            )
         values = table.column(name)
         if values.null_count:
             raise SchemaError(f"The node file {path} has rows without a value of {name!r}. Complete them.", key=key)

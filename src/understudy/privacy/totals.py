@@ -18,6 +18,8 @@ class Totals:
     def __init__(self, declared: int | None):
         self._declared = declared
         self._weighted, self._precision = 0.0, 0.0
+        self.declared_variance = 0.0
+        """Of the true size around the declared one, in squared rows: not 0 if units were held out at random."""
 
     def note(self, noisy_total: float, variance: float, *, fraction: float = 1.0, spread: float = 0.0) -> None:
         """Adds the sum of one marginal over a random `fraction` of the rows, whose number has variance `spread`."""
@@ -39,8 +41,15 @@ class Totals:
 
     @property
     def warning(self) -> str | None:
-        """What readers of the run and its certificate should know; None if there is nothing."""
+        """What readers of the run and its certificate should know; None if there is nothing.
+
+        What chance explains in a table from which units were held out is no mistake of a person.
+        """
         if not self.contradicted or self._declared is None:
+            return None
+        if abs(self.measured - self._declared) <= CONTRADICTED * math.sqrt(
+            1 / self._precision + self.declared_variance
+        ):
             return None
         digits = max(0, math.floor(math.log10(math.sqrt(self._precision) * max(self.measured, 1.0))))
         about = float(f"{max(self.measured, 0.0):.{digits}e}")

@@ -118,7 +118,7 @@ _HEADER = """\
 # closed = true (the list is complete, so there is no "other").
 # How text files write a real column: decimals = 2 (digits after the decimal point; absent: as many as needed);
 # a date or datetime: format = "%d.%m.%Y"; a boolean: format = "no/yes" (absent: "false/true").
-# A list in order: ordinal = true. Hours or angles: cyclic = true, with bounds. If hour or weekday of a datetime matters:
+# A list in order: ordinal = true. Hours or angles: cyclic = true, with bounds. Where the hour of a datetime matters:
 # parts = ["hour", "weekday"], with bounds; resolution = "minute" cuts its values.
 # Points in a public region: kind = "location".
 # What every synthetic row keeps: [[rules]] at the end of the file, each with a line such as keep = "end >= start"."""

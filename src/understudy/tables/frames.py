@@ -64,6 +64,8 @@ def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool 
             f" found {type(frame).__module__}.{type(frame).__qualname__}.{hint}"
         ) from None
     if isinstance(native, nw.LazyFrame):
+        with explain_library(reads_rows=False):
+            native.collect_schema()
         with explain_library():
             native = native.collect()
     if not isinstance(native, nw.DataFrame):
@@ -79,13 +81,20 @@ def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool 
 
 
 @contextlib.contextmanager
-def explain_library() -> Iterator[None]:
-    """Replaces the errors of a library that computes a lazy frame, which may quote rows, by a `TableError`."""
+def explain_library(*, reads_rows: bool = True) -> Iterator[None]:
+    """Replaces the errors of a library that computes a lazy frame, which may quote rows, by a `TableError`.
+
+    Before any row is read, the name of an absent column can only be from the query itself, and is kept.
+    """
     try:
         yield
     except Exception as error:
+        kind, absent = type(error).__name__, None
+        if kind == "ColumnNotFoundError" and not reads_rows:
+            absent = re.search('"([^"\n]{1,100})"', str(error).partition("\n")[0])
+        why = kind if absent is None else f"{kind}: there is no column {absent[1]!r}"
         raise TableError(
-            f"The rows of the table cannot be computed ({type(error).__name__}). Compute it first, and give the result."
+            f"The rows of the table cannot be computed ({why}). Compute it first, and give the result."
         ) from None
 
 

@@ -229,7 +229,7 @@ _AS_TEXT = Column(name="", kind="categorical")
 
 def _stream_frame(source: object, schema: Schema, *, keep_types: bool) -> tuple[TableStream, Origin] | None:
     """A frame in memory in slices, and a lazy one as its library computes it."""
-    with explain_library():
+    with explain_library(reads_rows=False):
         lazy = _open_lazy(source)
     if lazy is None:
         if nw.dependencies.is_into_lazyframe(source):
