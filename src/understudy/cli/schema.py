@@ -1,0 +1,148 @@
+"""The commands on schemas: `schema draft`, `schema check` and `schema import`."""
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from understudy.cli.graph import check_graph, draft_graph, is_graph_schema
+from understudy.cli.options import Force, Quiet, Source
+from understudy.cli.reading import hint_at_decimals, takes_reading_options
+from understudy.cli.terminal import echo
+from understudy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from understudy.tables import ReadOptions
+
+schema_app = typer.Typer(help="Write, check and import schemas: what is public about a table.", no_args_is_help=True)
+
+
+@schema_app.command("draft")
+@takes_reading_options
+def schema_draft(
+    source: Source,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
+    reading: "ReadOptions",
+    trust_labels: Annotated[
+        bool,
+        typer.Option(
+            "--trust-labels",
+            help="Declare the value labels of a Stata or SPSS file as categories. Only for labels from a code book: "
+            "some tools write only those that occur in the data.",
+        ),
+    ] = False,
+    kind: Annotated[
+        str,
+        typer.Option("--kind", help="table, or graph: the rows of SOURCE are the edges of one graph."),
+    ] = "table",
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the names and kinds of a table's columns, for a person to complete. No values are written.
+
+    Value labels of a Stata or SPSS file are written as comments, and hints at coordinates, by the names of columns.
+    """
+    if kind not in ("table", "graph"):
+        raise ConfigError(f"--kind must be table or graph, found {kind!r}.")
+    from understudy.schema import Schema
+    from understudy.schema.draft import describe_labels, describe_names
+    from understudy.schema.identifiers import find_identifiers
+    from understudy.tables import read_table
+
+    if kind == "graph" and trust_labels:
+        raise ConfigError("--trust-labels does not apply to a graph. Remove it.")
+    table, _ = read_table(source, reading=reading)
+    if kind == "graph":
+        return draft_graph(table.column_names, out, force=force, quiet=quiet)
+    found = describe_names(table.column_names) | describe_labels(table.schema, trusted=trust_labels)
+    draft = Schema.draft(table.schema, trust_labels=trust_labels)
+    draft.write(out, force=force, found=found)
+    hint_at_decimals(table, reading)
+    echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
+    hints = list(find_identifiers(draft, table))
+    if hints:
+        echo("For the steward only: these hints were computed from the rows and are not in the file.", quiet=quiet)
+    for hint in hints:
+        echo(str(hint), quiet=quiet)
+
+
+@schema_app.command("check")
+@takes_reading_options
+def schema_check(
+    source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")], reading: "ReadOptions"
+) -> None:
+    """Compare a table with its schema. Reads real rows: the findings are NOT private, and for the steward only."""
+    if is_graph_schema(schema):
+        return check_graph(source, schema, reading)
+    from understudy.encoding import on_break
+    from understudy.schema import Schema
+    from understudy.schema.check import check
+    from understudy.tables import read_table
+
+    declared = Schema.read(schema)
+    table, _ = read_table(source, reading=reading)
+    as_fitted, _ = read_table(source, schema=declared, reading=reading.of_named(source))
+    if reading.header is False:  # both are matched with the schema in order
+        table = table.rename_columns(as_fitted.column_names)
+    findings = check(declared, table, as_fitted, functools.partial(on_break, schema=declared))
+    typer.echo("For the steward only: these findings are computed from the rows and are not private.")
+    hint_at_decimals(table, reading)
+    for finding in findings:
+        typer.echo(str(finding))
+    counted = "1 finding." if len(findings) == 1 else f"{len(findings)} findings."
+    typer.echo(counted if findings else "The table fits its schema.")
+    if any(finding.level == "error" for finding in findings):
+        raise typer.Exit(1)
+
+
+@schema_app.command("import")
+def schema_import(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="SDV metadata or constraints, a MOSTLY AI generator, a SmartNoise, dpsynth or mbi file, a pandera "
+            "schema, a Great Expectations suite, or SQL with CREATE TABLE."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="sdv, mostly, pandera, great_expectations, smartnoise, dpsynth, mbi or sql. Default: detected from "
+            "the content.",
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option("--schema", help="A schema to which the rules of the file are added. Default: a new schema."),
+    ] = None,
+    lookup: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lookup", help="NAME=FILE.csv, the rows of a table that a foreign key refers to, if public. Repeatable."
+        ),
+    ] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Convert another tool's description of a table to a schema file.
+
+    What could not be carried over is printed, and listed in comments at the end of the file.
+    """
+    from understudy.schema.importers import import_schema
+
+    lookups = dict(_name_and_file(given) for given in lookup or [])
+    imported = import_schema(source, form, schema=schema, lookups=lookups)
+    imported.write(out, force=force)
+    for line in imported.left_out:
+        echo(f"Not carried over: {line}", quiet=quiet)
+    echo(f"Wrote {out}. Review it: everything it declares is treated as public.", quiet=quiet)
+
+
+def _name_and_file(given: str) -> tuple[str, str]:
+    name, equals, file = given.partition("=")
+    if not name or not equals or not file:
+        raise ConfigError(f"--lookup expects NAME=FILE.csv, found {given!r}.")
+    return name, file
