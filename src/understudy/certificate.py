@@ -247,7 +247,7 @@ def sections(statement: Statement) -> list[str]:
     meaning = statement_meaning(statement)
     learned = [] if meaning is None else meaning.sections()
     parts = [*_protected(statement), *learned, *_public(statement.facts), *_queries(statement), *measured]
-    covered = [*_accounting(statement), *_audit(statement)]
+    covered = [*_accuracy(statement), *_accounting(statement), *_audit(statement)]
     return [*parts, *covered, "## What this guarantee does not cover", _bullets(not_covered(statement.facts)), made]
 
 
@@ -300,9 +300,22 @@ def _guaranteed(statement: Statement, *, with_figures: bool) -> list[str]:
         *_meaning(statement, named=with_figures),
         *conditions,
         *warnings,
-        "Everything in this release was computed under differential privacy. Anything computed from the release alone, "
-        "such as more synthetic rows, is covered too and has no further privacy cost.",
+        _released(statement.facts),
     ]
+
+
+def _released(facts: PublicFacts) -> str:
+    """What was computed under the guarantee."""
+    if facts.selections_only:
+        return (
+            "The weights of the generated rows were computed under differential privacy. Anything computed from the "
+            "weights, the generated rows and the discriminators has no further privacy cost."
+        )
+    return (
+        "Everything in this release was computed under differential privacy. Anything computed from the release alone, "
+        f"such as more synthetic {'rows' if facts.graph_unit is None else 'graphs'}, is covered too and has no further "
+        "privacy cost."
+    )
 
 
 _MEANINGS = {
@@ -458,6 +471,10 @@ def _queries(statement: Statement) -> list[str]:
             "that of the most expensive partition together with all queries on all units."
         )
     return ["## Where the budget went", explanation, "\n".join(rows)]
+
+
+def _accuracy(statement: Statement) -> list[str]:
+    return ["## How accurate the answers are", _bullets(statement.accuracy)] if statement.accuracy else []
 
 
 def _accounting(statement: Statement) -> list[str]:

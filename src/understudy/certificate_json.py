@@ -113,8 +113,10 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
             "rows_kept_in": facts.kept_in,
             "declared": list(facts.declared),
         },
+            **({"selections_only": True} if facts.selections_only else {}),
         "estimated": list(facts.estimated),
         "queries": [_query_to_json(query, statement) for query in statement.queries],
+        **({"accuracy": list(statement.accuracy)} if statement.accuracy else {}),
         "measured_marginals": [measured_to_json(each) for each in statement.measurements],
         "audit": _audit_to_json(statement.method),
         "not_covered": list(not_covered(facts)),
@@ -173,6 +175,7 @@ def from_json(content: Mapping) -> Statement:
             types_kept=public["storage_types_kept"],
             kept_in=public.get("rows_kept_in", "memory"),
             declared=tuple(public["declared"]),
+            selections_only=public.get("selections_only", False),
             estimated=tuple(content["estimated"]),
             name=public.get("name"),
             responsible=public.get("responsible"),
@@ -181,6 +184,7 @@ def from_json(content: Mapping) -> Statement:
         ),
         warnings=tuple(content["warnings"]),
         method=content["method"],
+        accuracy=tuple(content.get("accuracy", ())),
         released=content["released"],
     )
 
@@ -189,6 +193,12 @@ def statement_conditions(facts: PublicFacts) -> list[str]:
     """What the guarantee assumes beyond the declarations of a person; empty for a declared schema."""
     conditions = []
     if facts.public_table is not None:
+    if facts.selections_only:
+        conditions.append(
+            "this certificate covers the selections alone. The generated rows and the discriminators were made "
+            "elsewhere. Unless they were themselves made under differential privacy, they can reveal real rows, and no "
+            "selection among them repairs that. Add their privacy cost to this one."
+        )
         conditions.append(
             f"training started from a table of {facts.public_table:,} rows that the maker of this release "
             "declared public. The people in that table are not protected. If it contains rows of the private "

@@ -26,6 +26,7 @@ from understudy.encoding import Codec, continue_ids, group_into_units, pool_fact
 from understudy.errors import ConfigError, ReleaseError, SchemaError
 from understudy.failed_run import read_record
 from understudy.models import Model, load_model, save_model
+from understudy.models.pool import WEIGHT_COLUMN, Pool
 from understudy.models.protocol import Allowed
 from understudy.notes import Note
 from understudy.privacy.ledger import Statement
@@ -107,7 +108,8 @@ class Release(Summarized):
         With a privacy unit that may own several rows, these are rows of synthetic units: see `group_into_units`.
         Every row keeps the rules of the schema. `where` is an SQL condition over the columns; rows then follow the
         model given the rules and that condition. `seed` makes the
-        sample reproducible and does not affect the guarantee.
+        sample reproducible and does not affect the guarantee. A release of `boosted(..., output=weighted)` has one more
+        column, `sample_weight`: rows count by these weights.
         """
         return to_frame(self.sample_arrow(num_rows, where=where, seed=seed), self.origin)
 
@@ -179,7 +181,10 @@ class Release(Summarized):
 
     def _draw(self, num_rows: int, key: PRNGKeyArray, allowed: Allowed | None) -> pa.Table:
         model_key, decode_key = jax.random.split(key)
-        return self.codec.decode(*self.model.sample(num_rows, key=model_key, allowed=allowed), key=decode_key)
+        if not (isinstance(self.model, Pool) and self.model.is_weighted):
+            return self.codec.decode(*self.model.sample(num_rows, key=model_key, allowed=allowed), key=decode_key)
+        sample, weights = self.model.sample_weighted(num_rows, key=model_key, allowed=allowed)
+        return self.codec.decode(*sample, key=decode_key).append_column(WEIGHT_COLUMN, pa.array(weights))
 
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
         """Writes the release as a folder, completely or not at all. Then deletes the checkpoint of its run."""

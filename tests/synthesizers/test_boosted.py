@@ -16,6 +16,7 @@ from tests.synthesizers.walk import DOMAIN, REAL, Law, Walk, book, real_rows
 from understudy.demo import demo_schema, demo_table
 from understudy.encoding.features import Block
 from understudy.errors import BudgetExceeded, ConfigError
+from understudy.evaluation.inputs import Messages, read_real, read_synthetic
 from understudy.models.pool import Mixture, Pool
 from understudy.notes import Note
 from understudy.privacy.counts import noisy_counts
@@ -212,13 +213,78 @@ def test_distinct_and_rejected_rows_come_from_the_pool() -> None:
     assert 0 < sizes["drs"] < sizes["distinct"]
 
 
+def test_rejection_of_draws_and_exact_rejection_have_the_same_law_but_for_its_normalisation() -> None:
+    """Both are of the boosted rows with their multiplicities; the exact one is weights times odds."""
+    game = {**SMALL, "samples_per_generator": 2000, "drs": True}
+    exact = fitted(Boosted(Walk(), rejection="exact", **game), book(5.0))  # type: ignore[arg-type]
+    plain = fitted(Boosted(Walk(), **{**game, "drs": False}), book(5.0))  # type: ignore[arg-type]
+    drawn = fitted(Boosted(Walk(), rejection="draws", **game), book(5.0))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(exact.codes, plain.codes)
+    factors = exact.weights / plain.weights
+    cells = 3 * exact.codes[:, 0] + exact.codes[:, 1]
+    per_cell = [factors[cells == cell] for cell in np.unique(cells)]  # critics see cells: one factor for each
+    assert max(np.ptp(each) / each.mean() for each in per_cell) < 1e-4
+    assert len(drawn.codes) > len(np.unique(drawn.codes, axis=0))
+    assert len(drawn.codes) < len(plain.codes)
+
+
+def test_weighted_output_is_the_same_distribution_as_rows_and_weights() -> None:
+    models = [fitted(Boosted(Walk(), output=output, **SMALL), book(5.0)) for output in ("iid", "weighted")]  # type: ignore[arg-type]
+    assert [model.is_weighted for model in models] == [False, True]
+    (codes, _), weights = models[1].sample_weighted(len(models[1].codes), key=jax.random.key(0))
+    assert weights.mean() == pytest.approx(1)
+    shares = np.bincount(3 * codes[:, 0] + codes[:, 1], weights=weights, minlength=6) / len(codes)
+    plain = models[0].codes
+    expected = np.bincount(3 * plain[:, 0] + plain[:, 1], weights=models[0].weights, minlength=6)
+    np.testing.assert_allclose(shares, expected, atol=1e-9)
+
+
+def test_a_weighted_release_has_a_column_of_weights(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    """It stays after saving, holds under conditions, and the evaluation samples by it."""
+    names = ["gender", "married"]
+    columns = tuple(column for column in demo_schema().columns if column.name in names)
+    schema = us.Schema(columns=columns, rows=8802)
+    fitted_to = us.fit(demo_table().select(names), "independent", epsilon=3, schema=schema)
+    cells = np.asarray(list(itertools.product(range(2), range(2))), dtype=np.int32)
+    pool = Pool(fitted_to.model.names, cells, np.asarray([0.1, 0.2, 0.3, 0.4]), is_weighted=True)
+    dataclasses.replace(fitted_to, model=pool).save(tmp_path / "release")
+    release = us.Release.load(tmp_path / "release")
+    rows = release.sample_arrow(8)
+    assert rows.column_names == [*names, "sample_weight"]
+    assert sorted(rows["sample_weight"].to_pylist()) == pytest.approx(sorted([0.4, 0.8, 1.2, 1.6] * 2))
+    married = release.sample_arrow(6, where="married = 'yes'")
+    assert set(married["married"].to_pylist()) == {"yes"}
+    assert [batch.num_rows for batch in release.sample_batches(6, batch_rows=4)] == [4, 2]
+    messages = Messages()
+    real = read_real(demo_table().select(names), schema, None, 0, messages, us.ReadOptions())
+    read = read_synthetic(release.sample_arrow(8000), real, 0, messages, us.ReadOptions())["synthetic"]
+    assert "sample_weight" not in read.table.column_names
+    shares = read.table.group_by(names).aggregate([("married", "count")])["married_count"].to_numpy() / 8000
+    np.testing.assert_allclose(np.sort(shares), [0.1, 0.2, 0.3, 0.4], atol=0.03)
+    assert any("sampled by its column sample_weight" in note for note in messages.notes)
+
+
+def test_the_certificate_states_the_gap_of_the_plan() -> None:
+    """A function of rounds, epsilon and sizes: other rows have the same bound."""
+    method = Boosted(Walk(), **SMALL)
+    ledgers = [book(5.0, seed) for seed in range(2)]
+    plan = method.plan(DOMAIN, ledgers[0].remaining)
+    for ledger, rows in zip(ledgers, (real_rows(), real_rows(4000)), strict=True):
+        fitted(method, ledger, rows)
+        (sentence,) = ledger.statement().accuracy
+        assert Note(sentence) in plan.notes
+    assert "of an equilibrium (the duality gap" in sentence
+    unbounded = Boosted(Walk(), learning_rate="sqrt", **SMALL).plan(DOMAIN, book(5.0).remaining)
+    assert not any("duality gap" in note.text for note in unbounded.notes)
+
+
 def test_a_seed_repeats_a_run() -> None:
     one, two = (fitted(Boosted(Walk(), **SMALL), book(seed=3)) for _ in range(2))  # type: ignore[arg-type]
     np.testing.assert_array_equal(one.codes, two.codes)
     np.testing.assert_array_equal(one.weights, two.weights)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [task for task in TASKS if task not in ("random_forest", "jensen_shannon")])
 @pytest.mark.parametrize("holdout", [0.0, 0.3])
 def test_selection_finds_a_late_checkpoint(task: str, holdout: float) -> None:
     """The walk's last checkpoints are the best: with a generous budget one of them is selected, in each of 3 runs."""
@@ -310,7 +376,7 @@ def test_a_method_without_a_trajectory_is_refused(wrapper: type) -> None:
         ({"checkpoint_every": 5}, "is 6, but walk has only 2"),
         ({"rounds": 0}, "rounds must be a whole number"),
         ({"samples_per_generator": 0}, "samples_per_generator must be"),
-        ({"output": "all"}, "output must be one of iid, distinct"),
+        ({"output": "all"}, "output must be one of iid, distinct, weighted"),
         ({"distinguishers": "triples"}, "distinguishers must be one of auto"),
         ({"distinguishers": (("a", "a"),)}, "none twice"),
         ({"distinguishers": ((),)}, "each with at least 1 entry"),
@@ -318,6 +384,9 @@ def test_a_method_without_a_trajectory_is_refused(wrapper: type) -> None:
         ({"learning_rate": 0.0}, "or a positive number"),
         ({"learning_rate": True}, "or a positive number"),
         ({"averaging": "none"}, "averaging must be one of"),
+        ({"rejection": "exact"}, "rejection=exact needs drs=true"),
+        ({"rejection": "draws", "drs": True, "output": "distinct"}, "output iid or weighted"),
+        ({"rejection": "all", "drs": True}, "rejection must be one of"),
     ],
 )
 def test_bad_settings_of_boosted_are_refused(change: dict, words: str) -> None:

@@ -14,12 +14,15 @@ from understudy.synthesizers.boosted.game import (
     Values,
     acceptance,
     best_response,
+    draw_accepted,
     draw_distinct,
     duality_gap,
     evaluate_critics,
     gap_bound,
     learning_rates,
     play,
+    promised_gap,
+    reject_exactly,
     rejection_sample,
 )
 
@@ -121,6 +124,24 @@ def test_the_gap_of_private_selections_is_within_the_free_bound() -> None:
     assert failures <= 16
 
 
+@pytest.mark.parametrize("rate", ["paper", 0.05, 1.0])
+def test_no_game_has_a_larger_regret_than_was_promised(rate: str | float) -> None:
+    """The public bound without its part for selections, against an adversary that sees the weights."""
+    generator = np.random.default_rng(3)
+    for _ in range(20):
+        samples, rounds = int(generator.integers(2, 40)), int(generator.integers(1, 200))
+        values = generator.integers(0, 2, size=(6, samples)).astype(float)
+        spiteful = play(Values(values), lambda means: int(np.argmin(means)), rounds=rounds, learning_rate=rate)
+        assert spiteful.regret <= promised_gap(samples, 6, rounds, math.inf, rate) + 1e-9
+    assert promised_gap(10, 5, 20, 1.0, "sqrt") == math.inf
+
+
+def test_the_promised_gap_is_that_of_the_run_or_larger() -> None:
+    values = np.random.default_rng(4).random((5, 30))
+    outcome = play(Values(values), best_response(values.mean(axis=1)), rounds=50)
+    assert gap_bound(outcome, 5, 300.0) <= promised_gap(30, 5, 50, 300.0)
+
+
 def test_cells_and_constants_are_lines_of_ones_and_zeros() -> None:
     values, real = random_game(3)
     cells = np.random.default_rng(1).integers(5, size=40)
@@ -163,6 +184,26 @@ def test_distinct_rows_are_those_that_came_up() -> None:
     assert len(np.unique(kept)) == len(kept)
     assert abs(len(kept) - 5000 * (1 - 1 / math.e)) < 110
     assert draw_distinct(np.asarray([0.0, 1.0]), np.random.default_rng(0)).tolist() == [1]
+
+
+def test_exact_rejection_is_what_many_draws_have() -> None:
+    """Accepted with probability proportional to the odds: the frequencies of a million draws."""
+    weights, scores = np.asarray([0.5, 0.3, 0.2, 0.0]), np.asarray([0.2, 0.5, 0.9, 0.9])
+    generator = np.random.default_rng(0)
+    draws = generator.choice(4, size=1_000_000, p=weights)
+    odds = scores / (1 - scores)
+    kept = draws[generator.random(len(draws)) < (odds / odds.max())[draws]]
+    exact = reject_exactly(weights, scores)
+    np.testing.assert_allclose(exact, np.bincount(kept, minlength=4) / len(kept), atol=5e-3)
+    assert exact[3] == 0
+
+
+def test_draws_are_accepted_with_their_multiplicity() -> None:
+    """A row of half the weight is among the accepted ones as often as its share times its acceptance says."""
+    weights = np.r_[0.5, np.full(9999, 0.5 / 9999)]
+    kept = draw_accepted(weights, np.full(10_000, 0.7), np.random.default_rng(0))
+    assert abs((kept == 0).mean() - 0.5) < 0.03
+    assert abs(len(kept) / 10_000 - 0.5) < 0.03  # a constant critic keeps half
 
 
 def test_rejection_is_normalised_as_published() -> None:

@@ -149,7 +149,7 @@ def _with_columns(grouped: pa.Table, rows: pa.Table, shared: Sequence[str], dono
 def number_ids(rows: pa.Table, schema: Schema, units: Int[np.ndarray, " rows"]) -> pa.Table:
     """New ids from 1 on: in the unit column for the unit of each row, in other id columns for each row."""
     for at, name in enumerate(rows.column_names):
-        if schema[name].kind == "id":
+        if name in schema and schema[name].kind == "id":
             ids = units + 1 if name == schema.unit else np.arange(1, rows.num_rows + 1)
             rows = rows.set_column(at, rows.field(at), pa.array(ids))
     return rows
@@ -159,7 +159,7 @@ def continue_ids(rows: pa.Table, codec: Codec, rows_before: int, units_before: i
     """The rows with ids that continue those of earlier batches, and the number of units so far."""
     schema, units = codec.schema, units_before
     for at, name in enumerate(rows.column_names):
-        if schema[name].kind == "id":
+        if name in schema and schema[name].kind == "id":
             is_unit = name == schema.unit and bool(codec.rows_per_unit)
             ids = pc.add(rows.column(name), units_before if is_unit else rows_before)
             units = pc.max(ids).as_py() if is_unit else units

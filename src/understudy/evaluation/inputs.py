@@ -14,6 +14,7 @@ from understudy.evaluation import learning, validity
 from understudy.evaluation.checks import fractions_text, warn_of_order, warn_of_other, warn_of_size
 from understudy.evaluation.scorecard import REAL
 from understudy.evaluation.table import REAL_TABLE, ColumnSpec, EncodedTable, Layout
+from understudy.models.pool import WEIGHT_COLUMN, draw_indices
 from understudy.schema import Schema
 from understudy.schema.check import without_missing
 from understudy.schema.values import format_list, to_python
@@ -125,10 +126,13 @@ def read_synthetic(
     for name, source in named.items():
         what = f"synthetic table {name!r}" if len(named) > 1 else "synthetic table"
         table = _read(source, real.schema, what, messages, reading, is_written=True)
+        known = (*real.layout.schema.names, *real.table.column_names)
+        if WEIGHT_COLUMN in table.column_names and WEIGHT_COLUMN not in known:
+            table = _sample_by_weight(table, what, seed)
+            messages.notes.append(f"The rows of the {what} were sampled by its column {WEIGHT_COLUMN}.")
         encoded = real.layout.read(table, what)
         messages.warnings.extend(warn_of_size(encoded.num_rows, limit, what))
         messages.warnings.extend(warn_of_other(table, real.layout, what))
-        known = (*real.layout.schema.names, *real.table.column_names)
         if extra := [column for column in table.column_names if column not in known]:
             messages.notes.append(
                 f"The {what} has columns that the real one lacks; they were ignored: {format_list(extra)}."
@@ -140,6 +144,17 @@ def read_synthetic(
             )
         tables[name] = SyntheticTable(encoded.at_most(limit, seed=seed), table)
     return tables
+
+
+def _sample_by_weight(table: pa.Table, what: str, seed: int) -> pa.Table:
+    """As many rows, drawn by their weights: a table whose rows count equally."""
+    weights = np.asarray(table.column(WEIGHT_COLUMN).to_pandas(), dtype=np.float64)
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+        raise TableError(
+            f"The column {WEIGHT_COLUMN} of the {what} must have weights of 0 or more. Correct or drop it."
+        )
+    chosen = draw_indices(weights, len(weights), np.random.default_rng(seed))
+    return table.drop_columns([WEIGHT_COLUMN]).take(pa.array(chosen))
 
 
 def find_target(layout: Layout, target: str | None) -> ColumnSpec | None:

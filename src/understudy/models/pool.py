@@ -25,6 +25,9 @@ from understudy.models.protocol import (
 )
 from understudy.models.rejection import BATCH_SIZE, meets, sample_allowed
 
+WEIGHT_COLUMN = "sample_weight"
+"""The column of a synthetic table that has the weights of its rows, where they are not equal."""
+
 
 @register
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +40,33 @@ class Pool:
     weights: Float[np.ndarray, " samples"]
     positions: Float[np.ndarray, "samples columns"] | None = None
     """Of generated numbers between their bounds, NaN elsewhere; None: all values follow from the codes."""
+    is_weighted: bool = False
+    """Whether synthetic tables have rows sampled with equal probability, and their weights as a column."""
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
         """New rows. With `allowed`, among the pool's rows that meet it."""
+        weights = self._weights_meeting(allowed)
+        generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        return self._take(draw_indices(weights, num_rows, generator))
+
+    def sample_weighted(
+        self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None
+    ) -> tuple[Sample, Float[np.ndarray, " rows"]]:
+        """Rows with equal probability, and their weights; the mean weight of the whole pool is 1.
+
+        No row comes twice before all have come once, so a sample of the size of the pool is the pool. Weighted, rows
+        follow the distribution of `sample`.
+        """
+        weights = self._weights_meeting(allowed)
+        generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        open_rows = np.flatnonzero(weights)
+        passes = [generator.permutation(open_rows) for _ in range(-(-num_rows // len(open_rows)))]
+        chosen = np.concatenate(passes)[:num_rows]
+        scale = len(weights) / float(np.sum(self.weights, dtype=np.float64))
+        return self._take(chosen), weights[chosen] * scale
+
+    def _weights_meeting(self, allowed: Allowed | None) -> Float[np.ndarray, " samples"]:
+        """The weights, 0 for rows that do not meet the condition."""
         weights = np.asarray(self.weights, dtype=np.float64)
         if allowed:
             weights = np.where(meets(self.names, self.codes, allowed), weights, 0.0)
@@ -48,8 +75,9 @@ class Pool:
                 f"None of the model's {len(self.codes):,} rows meets the condition. Loosen it, or fit with a larger "
                 "pool: samples_per_generator of boosted, proposals of drs."
             )
-        generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        chosen = draw_indices(weights, num_rows, generator)
+        return weights
+
+    def _take(self, chosen: Int[np.ndarray, " rows"]) -> Sample:
         codes, positions = Sample(self.codes, self.positions).take(chosen)
         return Sample(codes.astype(np.int32), positions)
 
@@ -65,6 +93,8 @@ class Pool:
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         smallest = np.min_scalar_type(int(self.codes.max(initial=0)))
         structure: dict[str, object] = {"names": list(self.names)}
+        if self.is_weighted:
+            structure["weighted"] = True
         arrays = {"codes": self.codes.astype(smallest), "weights": np.asarray(self.weights, dtype=np.float64)}
         if self.positions is not None:
             numbers = [at for at in range(len(self.names)) if not np.isnan(self.positions[:, at]).all()]
@@ -84,7 +114,7 @@ class Pool:
                 raise ValueError(f"positions of shape {arrays['positions'].shape} for codes of shape {codes.shape}")
             positions = np.full(codes.shape, np.nan)
             positions[:, structure["numbers"]] = arrays["positions"]
-        return cls(names, codes.astype(np.int32), weights, positions)
+        return cls(names, codes.astype(np.int32), weights, positions, is_weighted=structure.get("weighted") is True)
 
 
 def draw_indices(

@@ -312,6 +312,7 @@ class Ledger:
             views.append(outer)
         for view in views:
             _check_fits(view.remaining, query)
+        self._accuracy: list[str] = []  # likewise
         if self._store is not None and self.guarantee.is_private:
             self._store.is_charged = True
         for view in views:
@@ -369,8 +370,13 @@ class Ledger:
             spent = Spent(self.guarantee.epsilon, self.guarantee.epsilon)
         return Statement(
             epsilon_target=self.guarantee.epsilon,
+        inner._accuracy = self._accuracy
             delta=self.guarantee.delta,
             epsilon=spent.epsilon,
+    def state_accuracy(self, *sentences: str) -> None:
+        """For the certificate: how accurate the answers are. From public facts and answers alone."""
+        self._accuracy.extend(sentences)
+
             epsilon_pld=spent.pld,
             epsilon_rdp=spent.rdp,
             accountant=spent.accountant,
@@ -424,3 +430,4 @@ def spent_by(plan: Plan | Sequence[Query], guarantee: Guarantee) -> Spent:
     if not guarantee.is_private:
         return Spent(math.inf, math.inf)
     return _spent(guarantee.budget().after(tuple(plan)))
+            accuracy=tuple(self._accuracy) if planned is None else (),

@@ -49,6 +49,9 @@ class PublicFacts:
     """Kinds were inferred from the table rather than declared by a person."""
     types_kept: bool = False
     """Synthetic columns have the storage types of the source, which were taken as public."""
+    selections_only: bool = False
+    """Generators and discriminators were trained elsewhere: the run selected among them, and accounts for nothing
+    else."""
     kept_in: KeptIn = "memory"
     """Where the codes of the private rows were kept during the run: in memory, in a scratch folder, or by Spark."""
     declared: tuple[str, ...] = ()
@@ -92,6 +95,8 @@ class Statement(Summarized):
     facts: PublicFacts = PublicFacts()
     warnings: tuple[str, ...] = ()
     """Sentences: what a reader should know about this run, from public facts and noisy answers."""
+    accuracy: tuple[str, ...] = ()
+    """Sentences: how accurate answers are, where a method can say so from public facts and noisy answers."""
     method: str = ""
     released: bool = True
     """False: the run failed after its first query. The statement has its planned cost, and nothing was released."""

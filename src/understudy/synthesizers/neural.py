@@ -2,7 +2,10 @@
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable
+
+import jax
 
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
@@ -46,7 +49,9 @@ class NeuralMethod(abc.ABC):
         blocks, layout, is_conditional = models[0].blocks, models[0].layout, models[0].marginal is not None
         wanted = None if layout is None else [column is not None for column in layout.discrete]
         networks = [state.critic for state in trained.checkpoints]
-        return Trajectory(models, score_by_critics(networks, blocks, conditional=is_conditional, wanted=wanted), layout)
+        score = functools.partial(score_by_critics, networks, blocks, conditional=is_conditional, wanted=wanted)
+        accelerator = next((device for device in jax.devices() if device.platform != "cpu"), None)
+        return Trajectory(models, score(), layout, None if accelerator is None else score(device=accelerator))
 
 
 class TargetMethod(NeuralMethod):

@@ -27,6 +27,9 @@ class Trajectory:
     Rows come as codes, or as features where there is a layout. None: the training has no critics."""
     layout: Layout | None = None
     """What the critics see of a row; None: its codes."""
+    fast_critics: Callable[[np.ndarray], Float[np.ndarray, "rows checkpoints"]] | None = None
+    """The same critics on an accelerator, for generated rows only: there the last digits of a value may depend on the
+    other rows of a batch. None: use `critics`."""
 
     def shown(
         self,
@@ -47,15 +50,21 @@ class Trajectory:
 
 
 def score_by_critics(
-    critics: Sequence[CriticNetwork], blocks: Blocks, *, conditional: bool = False, wanted: Sequence[bool] | None = None
+    critics: Sequence[CriticNetwork],
+    blocks: Blocks,
+    *,
+    conditional: bool = False,
+    wanted: Sequence[bool] | None = None,
+    device: jax.Device | None = None,
 ) -> Callable[[np.ndarray], Float[np.ndarray, "rows critics"]]:
     """Critics of one shape as one function of codes or features: the sigmoid of their scores.
 
     A conditional critic is shown a row with each of its own levels as the condition in turn, of the blocks that are
-    `wanted` as conditions (all of them, if it is left out), and the mean counts. Computed on the CPU, where the last
-    digits do not depend on a row's place in the batch: sums over private rows are charged for functions of single rows.
+    `wanted` as conditions (all of them, if it is left out), and the mean counts. By default computed on the CPU, where
+    the last digits do not depend on a row's place in the batch: sums over private rows are charged for functions of
+    single rows.
     """
-    cpu = jax.devices("cpu")[0]
+    place_at = device or jax.devices("cpu")[0]
     arrays = jax.tree_util.tree_map(
         lambda *leaves: jnp.stack(leaves), *(eqx.filter(critic, eqx.is_array) for critic in critics)
     )
@@ -84,5 +93,5 @@ def score_by_critics(
         # One after the other: all at once would not fit the caches, and takes three times as long.
         return jax.lax.map(lambda one: of_one(one, features), leaves).T
 
-    arrays = jax.device_put(arrays, cpu)
-    return lambda rows: np.asarray(probabilities(jax.device_put(rows, cpu), arrays))
+    arrays = jax.device_put(arrays, place_at)
+    return lambda rows: np.asarray(probabilities(jax.device_put(rows, place_at), arrays))

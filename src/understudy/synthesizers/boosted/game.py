@@ -27,6 +27,9 @@ from understudy.models.pool import draw_indices
 
 LEARNING_RATES = ("paper", "sqrt")
 AVERAGES = ("all", "last_window", "sqrt_weighted")
+REJECTIONS = ("distinct", "draws", "exact")
+FAILURE = 0.05
+"""The probability with which a bound on the duality gap may fail."""
 
 IN_MEMORY = 2 * 2**30
 """The number of bytes up to which values stay in memory; above, in a memory-mapped file."""
@@ -277,14 +280,44 @@ def duality_gap(outcome: Outcome, distinguishers: Distinguishers, real_means: np
     return float(best - (real_means @ outcome.shares + 1.0 - outcome.mixture.max()))
 
 
-def gap_bound(outcome: Outcome, num_distinguishers: int, exponent: float, *, failure: float = 0.05) -> float:
+def gap_bound(outcome: Outcome, num_distinguishers: int, exponent: float, *, failure: float = FAILURE) -> float:
     """A bound on the duality gap that holds with probability 1 - `failure`, from the selections alone.
 
     A selection with odds exp(exponent * U) misses the best by more than log(N T / failure) / exponent in some round
     with probability at most `failure`; the regret is added. For averages of all rounds before their updates.
     """
     rounds = len(outcome.selections)
-    return outcome.regret + math.log(num_distinguishers * rounds / failure) / exponent
+    return outcome.regret + _largest_miss(num_distinguishers, rounds, exponent, failure)
+
+
+def promised_gap(
+    num_samples: int,
+    num_distinguishers: int,
+    rounds: int,
+    exponent: float,
+    learning_rate: str | float = "paper",
+    *,
+    failure: float = FAILURE,
+) -> float:
+    """The same bound before a game is played: from public numbers alone, whatever the rows and the selections are.
+
+    Gains are from 0 to 1, so `rounds` rounds of multiplicative weights with a constant learning rate have a regret of
+    at most log(M) / (rate T) + rate / 8: Theorem 3 of the paper, with a constant of 1/8 instead of 4. The bound is
+    infinite for learning rates that change, to which it does not apply.
+
+    >>> round(promised_gap(100_000, 101, 400, 500.0), 2)
+    0.38
+    """
+    if learning_rate == "sqrt":
+        return math.inf
+    rate = float(learning_rates(learning_rate, rounds, num_samples)[0])
+    regret = math.log(num_samples) / (rate * rounds) + rate / 8
+    return regret + _largest_miss(num_distinguishers, rounds, exponent, failure)
+
+
+def _largest_miss(num_distinguishers: int, rounds: int, exponent: float, failure: float) -> float:
+    """How far the selections of all rounds miss the best gain at most, but for this probability."""
+    return math.log(num_distinguishers * rounds / failure) / exponent
 
 
 def expected_miss(num_distinguishers: int, exponent: float) -> float:
@@ -303,14 +336,46 @@ def draw_distinct(weights: Float[np.ndarray, " samples"], generator: np.random.G
     return np.unique(draw_indices(weights, len(weights), generator))
 
 
+def draw_accepted(
+    weights: Float[np.ndarray, " samples"], scores: Float[np.ndarray, " samples"], generator: np.random.Generator
+) -> Int[np.ndarray, " kept"]:
+    """Discriminator rejection sampling of independent draws by weight, as many as the pool has rows.
+
+    The paper's text: first draw from the boosted distribution, then reject. A row may be kept several times.
+    """
+    draws = draw_indices(weights, len(weights), generator)
+    return draws[rejection_sample(scores[draws], generator)]
+
+
+def reject_exactly(
+    weights: Float[np.ndarray, " samples"], scores: Float[np.ndarray, " samples"]
+) -> Float[np.ndarray, " samples"]:
+    """The distribution of rows that are drawn by weight and accepted with probability proportional to D / (1 - D).
+
+    On a finite pool it needs no sampling: it is the product of the two, normalised. Sampled acceptance (`acceptance`)
+    is normalised differently and stays below one.
+
+    >>> reject_exactly(np.asarray([0.5, 0.5]), np.asarray([0.5, 0.75])).round(2).tolist()
+    [0.25, 0.75]
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.asarray(weights, dtype=np.float64)) + _log_odds(scores)
+    product = np.exp(logs - logs.max())
+    return product / product.sum()
+
+
+def _log_odds(scores: Float[np.ndarray, " proposals"]) -> Float[np.ndarray, " proposals"]:
+    sure = np.clip(np.asarray(scores, dtype=np.float64), SURE, 1 - SURE)
+    return np.log(sure) - np.log1p(-sure)
+
+
 def acceptance(scores: Float[np.ndarray, " proposals"]) -> Float[np.ndarray, " proposals"]:
     """The probability that discriminator rejection sampling accepts each proposal.
 
     Proportional to D / (1 - D) in principle; normalised as in the authors' code, by the largest odds and then by the
     95th percentile, so that one proposal in twenty is accepted with probability above one half.
     """
-    sure = np.clip(np.asarray(scores, dtype=np.float64), SURE, 1 - SURE)
-    below = np.log(sure) - np.log1p(-sure)
+    below = _log_odds(scores)
     below -= below.max()
     logits = below - np.log1p(-np.exp(below - 1e-6))
     return 1 / (1 + np.exp(np.clip(np.percentile(logits, 95) - logits, -700, 700)))

@@ -9,6 +9,7 @@ of marginals can join the critics as distinguishers.
 
 import dataclasses
 import itertools
+import math
 from typing import Annotated
 
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.models.pool import Pool
+from understudy.models.pool import WEIGHT_COLUMN, Pool
 from understudy.models.protocol import Sample, concatenate
 from understudy.notes import Level, Note
 from understudy.privacy.charges import event_of
@@ -24,21 +25,27 @@ from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.rows import Clique
 from understudy.privacy.selection import RowFunctions, noisy_function_selections
+from understudy.privacy.statement import round_up
 from understudy.progress import stretch_progress
 from understudy.schema import Domain
 from understudy.settings import Advice, Count, InnerFraction, Listed, OneOf, Positive, check_settings
 from understudy.synthesizers.boosted.game import (
     AVERAGES,
+    FAILURE,
     LEARNING_RATES,
+    REJECTIONS,
     Cells,
     Constant,
     Distinguishers,
     Outcome,
     Together,
+    draw_accepted,
     draw_distinct,
     evaluate_critics,
     expected_miss,
     play,
+    promised_gap,
+    reject_exactly,
     rejection_sample,
 )
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
@@ -46,7 +53,7 @@ from understudy.synthesizers.registry import name_of
 from understudy.synthesizers.run import Run, calibrate_query
 from understudy.training.trajectory import Trajectory
 
-OUTPUTS = ("iid", "distinct")
+OUTPUTS = ("iid", "distinct", "weighted")
 DISTINGUISHERS = ("auto", "none", "one_way", "target", "two_way")
 MANY = 100
 """The default number of checkpoints, if there are that many."""
@@ -96,9 +103,13 @@ class Boosted:
     after_update: bool = False
     """Whether to average each round's weights after their update, as the authors' code does."""
     output: Annotated[str, OneOf(*OUTPUTS)] = "iid"
-    """iid: rows are sampled by their weights. distinct: the distinct rows of one such sample, with equal weights."""
+    """iid: rows are sampled by their weights. distinct: the distinct rows of one such sample, with equal weights.
+    weighted: rows are sampled with equal probability, and a column `sample_weight` has the weight of each."""
     drs: bool = False
-    """Discriminator rejection sampling of the distinct rows, by the mixture of selected distinguishers."""
+    """Discriminator rejection sampling of boosted rows, by the mixture of selected distinguishers."""
+    rejection: Annotated[str, OneOf(*REJECTIONS)] = "distinct"
+    """What drs rejects. distinct: the distinct rows of one sample, as in the authors' code. draws: independent samples
+    by weight, as in the paper's text. exact: nothing is sampled; weights are multiplied by the odds of the mixture."""
 
     def __post_init__(self) -> None:
         check_trajectory("boosted", self.inner)
@@ -116,6 +127,10 @@ class Boosted:
             )
         if self._count * self.samples_per_generator < 2:
             raise ConfigError("A pool of one row cannot be reweighted. Raise samples_per_generator.")
+        if self.rejection != "distinct" and (not self.drs or self.output == "distinct"):
+            raise ConfigError(
+                f"rejection={self.rejection} needs drs=true and output iid or weighted. Set both, or leave it out."
+            )
 
     @property
     def capabilities(self) -> Capabilities:
@@ -131,6 +146,7 @@ class Boosted:
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """The selections with their fraction, reserved before the inner method is planned with the rest."""
         count = self._functions(domain).size(domain)
+        self._check_weights(domain, budget)
         # The text depends on the settings alone: sizes of columns may be private estimates.
         among = [f"{self._count} critics"] if self.inner.capabilities.critics else []
         among += [f"the cells of {len(cliques)} marginals"] if (cliques := self._cliques(domain)) else []
@@ -142,9 +158,34 @@ class Boosted:
         inner = self.inner.plan(domain, budget.after([query])).under(name_of(self.inner))
         return Plan((*inner.queries, query), (*inner.notes, *self._notes(domain, budget, query, count)))
 
+    def _check_weights(self, domain: Domain, budget: Budget) -> None:
+        if self.output != "weighted":
+            return
+        if WEIGHT_COLUMN in domain.names:
+            raise ConfigError(
+                f"output=weighted adds a column {WEIGHT_COLUMN!r}, which the table has already. Rename that column, or "
+                "use output=iid."
+            )
+        if budget.max_rows_per_unit > 1:
+            raise ConfigError(
+                "output=weighted gives each row a weight of its own, but units may have several rows. Use output=iid."
+            )
+
+    def _gap(self, domain: Domain, query: Query, max_rows_per_unit: int) -> float:
+        """The bound on the duality gap, from public facts; infinite where none is known for the settings."""
+        if self.averaging != "all" or self.after_update:
+            return math.inf
+        samples, count = self._count * self.samples_per_generator, self._functions(domain).size(domain)
+        exponent = event_of(query, Selections).epsilon * domain.num_rows / max_rows_per_unit
+        return promised_gap(samples, count, self.rounds, exponent, self.learning_rate)
+
     def _notes(self, domain: Domain, budget: Budget, query: Query, count: int) -> tuple[Note, ...]:
         if not budget.is_private:
             return ()
+        gap = self._gap(domain, query, budget.max_rows_per_unit)
+        return (*self._selection_notes(domain, budget, query, count), *map(Note, gap_sentences(gap, domain.num_rows)))
+
+    def _selection_notes(self, domain: Domain, budget: Budget, query: Query, count: int) -> tuple[Note, ...]:
         miss = expected_miss(count, event_of(query, Selections).epsilon * domain.num_rows / budget.max_rows_per_unit)
         if miss < LARGE_MISS:
             gains = (
@@ -176,7 +217,7 @@ class Boosted:
         critics = None
         if trajectory.critics is not None:
             critics = evaluate_critics(
-                trajectory.critics,
+                trajectory.fast_critics or trajectory.critics,
                 self._count,
                 codes,
                 shown=trajectory.shown(codes, positions, shown_key),
@@ -184,6 +225,9 @@ class Boosted:
             )
         distinguishers = self._distinguishers(domain, critics, codes)
         select = noisy_function_selections(run.rows, self._functions(domain, trajectory), query, run.ledger)
+        if run.ledger.guarantee.is_private:
+            gap = self._gap(domain, query, run.ledger.max_rows_per_unit)
+            run.ledger.state_accuracy(*gap_sentences(gap, domain.num_rows))
         outcome = play(
             distinguishers,
             select,
@@ -233,10 +277,23 @@ class Boosted:
         return Together(parts)
 
     def _model(self, pool: Pool, outcome: Outcome, key: PRNGKeyArray) -> Pool:
-        if self.output == "iid" and not self.drs:
-            return pool
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        kept = draw_distinct(outcome.weights, generator)
-        if self.drs:
-            kept = kept[rejection_sample(outcome.mixture[kept], generator)]
-        return pool.only(kept)
+        if self.drs and self.rejection == "exact":
+            pool = dataclasses.replace(pool, weights=reject_exactly(outcome.weights, outcome.mixture))
+        elif self.drs and self.rejection == "draws":
+            pool = pool.only(draw_accepted(outcome.weights, outcome.mixture, generator))
+        elif self.drs or self.output == "distinct":
+            kept = draw_distinct(outcome.weights, generator)
+            pool = pool.only(kept[rejection_sample(outcome.mixture[kept], generator)] if self.drs else kept)
+        return dataclasses.replace(pool, is_weighted=True) if self.output == "weighted" else pool
+
+
+def gap_sentences(gap: float, num_rows: int) -> tuple[str, ...]:
+    """The bound on the duality gap for people; none where it says nothing: gains are from 0 to 2."""
+    if gap >= 2:
+        return ()
+    bound = (
+        f"With probability {1 - FAILURE:g} the weights are within {round_up(gap, 2)} of an equilibrium (the duality "
+        f"gap; a perfect distinguisher gains 1), with {num_rows:,} as the number of rows."
+    )
+    return (bound,)
