@@ -42,6 +42,7 @@ ORDER = (
     "conditional",
     "release",
     "api",
+    "boosting",
     "accuracy",
     "table_preview",
     "learners.parameters",
@@ -146,6 +147,7 @@ RAW_READERS = {"TableStream", "as_arrow", "from_frame", "open_spark_table", "rea
 
 MAY_READ_ROWS: dict[str, str] = {
     "sources.py": "hands the private table to `PrivateTable` at once",
+    "boosting.py": "generated rows",
     "graphs/fit.py": "hands the private edges to `privacy/` at once",
     "graphs/schema.py": "public nodes",
     "learners/arrays.py": "reads X and y for `learners/sklearn.py`",

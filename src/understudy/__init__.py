@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from understudy.api import fit as fit
     from understudy.api import plan as plan
     from understudy.audit.audit import audit_method as audit_method
+    from understudy.boosting import BoostedSamples as BoostedSamples
+    from understudy.boosting import boost as boost
+    from understudy.boosting import plan_boost as plan_boost
     from understudy.disclosure.disclose import Disclosure as Disclosure
     from understudy.disclosure.disclose import disclose as disclose
     from understudy.encoding import Codec as Codec
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from understudy.splitting import split as split
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
     from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
+    from understudy.synthesizers.tasks import add_task as add_task
     from understudy.table_preview import Preview as Preview
     from understudy.table_preview import preview as preview
     from understudy.tables import ReadOptions as ReadOptions
@@ -56,6 +60,7 @@ if TYPE_CHECKING:
 _NAMES_IN = {
     "accuracy": ("guarantee_for",),
     "api": ("fit", "plan"),
+    "boosting": ("BoostedSamples", "boost", "plan_boost"),
     "audit.audit": ("audit_method",),
     "disclosure.disclose": ("Disclosure", "disclose"),
     "encoding": ("Codec",),
@@ -83,6 +88,7 @@ _NAMES_IN = {
     "schema": ("Column", "Domain", "Location", "Schema"),
     "splitting": ("split",),
     "synthesizers.protocol": ("Synthesizer",),
+    "synthesizers.tasks": ("add_task",),
     "table_preview": ("Preview", "preview"),
     "tables": ("ReadOptions",),
 }

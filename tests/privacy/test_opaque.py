@@ -21,6 +21,7 @@ OPAQUE = {
     "PrivateTable",
     "PrivateColumns",
     "PrivateRows",
+    "PrivateScores",
     "PrivateUnits",
     "PrivateGraph",
     "Partitions",

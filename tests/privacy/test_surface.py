@@ -51,6 +51,7 @@ CHARGES = {
     "noisy_minimisers",
     "noisy_moments",
     "noisy_rows_per_unit",
+    "noisy_score_selections",
     "noisy_selections",
     "noisy_size",
     "noisy_tail_counts",
@@ -73,6 +74,7 @@ HANDLES = {
     "NoiseSource",
     "PrivateGraph",
     "PrivateRows",
+    "PrivateScores",
     "PrivateTable",
     "SparkBatches",
     "Scratch",
@@ -81,7 +83,8 @@ HANDLES = {
 """Types of private rows, of what was charged for them, and of what charges: for annotations and `isinstance` only."""
 
 MADE_IN = {
-    "Ledger": {"pipeline.py", "graphs/fit.py"},  # where every run starts
+    "Ledger": {"pipeline.py", "graphs/fit.py", "boosting.py"},  # where every run starts
+    "PrivateScores": {"boosting.py"},  # where private scores are read
     "PrivateTable": {"sources.py", "graphs/fit.py", "learners/sklearn.py"},  # where private tables are read
     "SparkBatches": {"sources.py"},
 }
@@ -96,7 +99,14 @@ ONE_PLACE = {
     "limit_units": {"encoding/fit.py"},
     "open_scratch": {"api.py", "cli/options.py"},
     "reserve_scratch": {"encoding/fit.py"},
-    "noise_source": {"api.py", "graphs/fit.py", "learners/sklearn.py", "audit/queries.py", "audit/training.py"},
+    "noise_source": {
+        "api.py",
+        "boosting.py",
+        "graphs/fit.py",
+        "learners/sklearn.py",
+        "audit/queries.py",
+        "audit/training.py",
+    },
     "read_graph": {"graphs/fit.py"},
     "split_units": {"splitting.py"},
     "partition_rows": {"synthesizers/quail.py", "synthesizers/selected.py"},
@@ -163,6 +173,7 @@ PUBLIC = {
     "rows_per_unit": {"num_bins", "plan_rows_per_unit", "to_probabilities"},
     "sampling": {"num_slots", "round_sampling_rate"},
     "selection": {"Candidates", "RowFunctions"},
+    "scoring": {"RowScore", "trace_scores", "unit_scores"},
     "statement": {"KeptIn", "round_up"},
     "table": {"PublicTable"},
     "tradeoff": {"statement_tradeoff"},

@@ -8,7 +8,7 @@ to a training.
 import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TypeVar, overload
+from typing import Protocol, TypeVar, overload
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,9 +20,15 @@ from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.events import DiscreteLaplace, Gaussian, SubsampledGaussian
 from understudy.privacy.held import train_units
 from understudy.privacy.langevin import ChargedUpdates, Law, Stage, step_parameters
-from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.noise import NoiseSource, fine_steps
-from understudy.privacy.pate import ChargedVotes, assign_teachers, partition_by_teacher, vote_stddev
+from understudy.privacy.ledger import Ledger, Partition, Query
+from understudy.privacy.noise import fine_steps
+from understudy.privacy.pate import (
+    ChargedVotes,
+    ThresholdTests,
+    assign_teachers,
+    partition_by_teacher,
+    vote_stddev,
+)
 from understudy.privacy.rows import PrivateRows, RowEncoder
 from understudy.privacy.sampling import round_sampling_rate
 
@@ -45,7 +51,16 @@ def event_of(query: Query, /, *kinds: type) -> object:
     return query.event
 
 
-def check_query(rows: PrivateRows, query: Query, ledger: Ledger) -> None:
+class UnitRows(Protocol):
+    """Rows that belong to units, all of them or one partition."""
+
+    _partition: Partition | None
+
+    @property
+    def max_rows_per_unit(self) -> int: ...
+
+
+def check_query(rows: UnitRows, query: Query, ledger: Ledger) -> None:
     """What every mechanism on rows calls before it charges: refuses a query that is not planned for these rows.
 
     Formal guarantee: a query that passes reads units of the partition that it names, in the one split of the ledger;

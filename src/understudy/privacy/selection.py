@@ -9,6 +9,7 @@ half the noise of the general bound, and the accountant's bounded range.
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import jax
 import numpy as np
@@ -156,10 +157,20 @@ def noisy_function_selections(
     return FunctionSelector(_exact_sums(rows, functions, key), event, rows, ledger)
 
 
+class SummedRows(Protocol):
+    """What is public about the rows that sums are of."""
+
+    @property
+    def public_num_rows(self) -> int: ...
+
+    @property
+    def max_rows_per_unit(self) -> int: ...
+
+
 class FunctionSelector:
     """Selections that were charged. The sums inside are exact and never shown."""
 
-    def __init__(self, exact_sums: Int[np.ndarray, " functions"], event: Selections, rows: PrivateRows, ledger: Ledger):
+    def __init__(self, exact_sums: Int[np.ndarray, " functions"], event: Selections, rows: SummedRows, ledger: Ledger):
         self._exact_sums, self._left, self._ledger = exact_sums, event.rounds, ledger
         self._num_rows = rows.public_num_rows
         self._scale = math.nextafter(rows.max_rows_per_unit / event.epsilon, math.inf)

@@ -29,14 +29,22 @@ from understudy.privacy.rows import Clique, PrivateRows, partition_rows, partiti
 from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_function_selections
 from understudy.progress import stretch_progress
 from understudy.schema import Domain, NumericDomain
-from understudy.settings import Advice, Count, Fraction, InnerFraction, OneOf, check_settings
+from understudy.settings import Advice, Count, Fraction, InnerFraction, KeyOf, check_settings
 from understudy.synthesizers.boosted.game import expected_miss
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
 from understudy.synthesizers.registry import name_of
 from understudy.synthesizers.run import Run, calibrate_query
+from understudy.synthesizers.tasks import (
+    TASKS,
+    SideBySide,
+    check_task,
+    numbers,
+    score_by_divergence,
+    score_by_forests,
+    score_by_task,
+)
 
-TASKS = ("accuracy", "log_loss", "squared_loss", "clustering", "marginals")
-WITH_TARGET = ("accuracy", "log_loss", "squared_loss")
+WITH_TARGET = ("accuracy", "log_loss", "squared_loss", "random_forest")
 ONLY_SUMS = Advice(
     "AUC and F-scores are not sums over rows: one row can change them by a lot, so they are not offered."
 )
@@ -61,9 +69,10 @@ class Selected:
     inner: HasTrajectory
     """The method to train: a GAN, or gem."""
     _: dataclasses.KW_ONLY
-    task: Annotated[str, OneOf(*TASKS), ONLY_SUMS] = "accuracy"
+    task: Annotated[str, KeyOf(TASKS), ONLY_SUMS] = "accuracy"
     """accuracy or log_loss of a classifier of the target, squared_loss of a regression of a target that is a number,
-    clustering: distances to k-means centres, or marginals: the distance of all 2-way marginals."""
+    random_forest: the accuracy of a forest; clustering: distances to k-means centres, marginals: the distance of all
+    2-way marginals, jensen_shannon: how badly a forest separates real from synthetic rows; or one of `add_task`."""
     k: Count = 1
     """The number of checkpoints to select; each samples the same number of rows."""
     checkpoints: Count = 10
@@ -159,6 +168,9 @@ class Selected:
         """Formal guarantee: the joint cost of the plan's queries; with a holdout the larger of training and selection,
         since a unit is in one partition only and a query on rows of another than its own is refused. Tables of
         checkpoints and models of the task are post-processing."""
+        own_task = TASKS[self.task]
+        if own_task is not None:
+            check_task(own_task, run.domain, run.rows.scales)
         train_key, table_key, task_key = jax.random.split(run.key, 3)
         query, ledger = run.plan["selection"], run.ledger
         if self.holdout_fraction:
@@ -196,6 +208,15 @@ class Selected:
         self, domain: Domain, scales: Sequence[NumericDomain | None], tables: Sequence[Sample], key: PRNGKeyArray
     ) -> RowFunctions:
         """The score of a row by the model of each checkpoint's table."""
+        own_task = TASKS[self.task]
+        if own_task is not None:
+            return score_by_task(own_task, tables, domain, scales)
+        seed = np.asarray(jax.random.key_data(key))  # the same for all: scores differ by their tables alone
+        if self.task == "random_forest":
+            assert domain.target is not None
+            return score_by_forests(tables, domain, domain.target, seed)
+        if self.task == "jensen_shannon":
+            return score_by_divergence(tables, domain, seed)
         if self.task in ("accuracy", "log_loss"):
             assert domain.target is not None
             classifiers = [Classifier.fit(codes, domain, domain.target) for codes, _ in tables]
@@ -208,7 +229,6 @@ class Selected:
         if self.task == "squared_loss":
             learners = [Regression.fit(table, domain, scales) for table in tables]
         else:
-            seed = np.asarray(jax.random.key_data(key))  # the same for all: scores differ by their tables alone
             learners = [Centres.fit(table, domain, scales, self.clusters, seed) for table in tables]
 
         def of_both(rows: np.ndarray) -> np.ndarray:
@@ -299,23 +319,6 @@ class Classifier:
         top = logits.max(axis=1)
         log_odds = logits[np.arange(len(codes)), labels] - top
         return np.clip(1.0 + log_odds - np.log(np.exp(logits - top[:, None]).sum(axis=1)), 0.0, 1.0)
-
-
-class SideBySide:
-    """Codes, then positions of a row, without any randomness."""
-
-    def encode(self, codes: np.ndarray, positions: np.ndarray, key: PRNGKeyArray) -> Float[np.ndarray, "rows both"]:
-        return np.concatenate([codes, positions], axis=1, dtype=np.float64)
-
-
-def numbers(rows: Sample, column: int, scale: NumericDomain) -> Float[np.ndarray, " rows"]:
-    """Positions of a numeric column, or the middles of its bins where positions are unknown; NaN for nulls."""
-    codes, positions = rows
-    edges = np.asarray(scale.edges)
-    middles = np.r_[(edges[1:] + edges[:-1]) / 2, np.nan][codes[:, column]]
-    if positions is None:
-        return middles
-    return np.where(np.isnan(positions[:, column]), middles, positions[:, column])
 
 
 @dataclasses.dataclass(frozen=True)

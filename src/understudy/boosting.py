@@ -1,0 +1,330 @@
+"""Post-GAN boosting for anybody's GAN: `plan_boost` lists the selections, and `boost` weights generated rows by them.
+
+Generators and discriminators were trained elsewhere, with any package. What comes in are samples of the checkpoints,
+and discriminators as functions of a row or as scores that were computed already. The private rows are used by the
+selections alone, which are charged; whether generators and discriminators are private is not known here, and the
+certificate says so.
+"""
+
+import dataclasses
+import datetime
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Float
+
+from understudy import certificate
+from understudy.api import read_guarantee
+from understudy.errors import ConfigError, UnderstudyWarning
+from understudy.failed_run import record_failure
+from understudy.models.pool import draw_indices
+from understudy.notes import Note
+from understudy.privacy.events import Selections
+from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFacts, Query, Statement
+from understudy.privacy.noise import fresh_key, noise_source
+from understudy.privacy.scoring import PrivateScores, RowScore, noisy_score_selections, trace_scores, unit_scores
+from understudy.release import check_seed, check_size
+from understudy.synthesizers.boosted.game import Constant, Together, Values, play, promised_gap, reject_exactly
+from understudy.synthesizers.boosted.method import gap_sentences
+from understudy.tables import Frame, Origin, as_arrow, to_frame
+
+METHOD = "boost"
+Rows: TypeAlias = "np.ndarray | Frame"
+"""Generated rows: an array with a line for each, or a frame."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BoostedSamples:
+    """Generated rows with weights that were selected privately, and the statement of the selections.
+
+    `us.boost` makes one.
+
+    >>> import understudy as us
+    >>> coins = np.asarray([[0.0], [1.0]] * 50)
+    >>> boosted = us.boost(coins, [coins], discriminators=[lambda row: row[0]], num_rows=100, epsilon=1, rounds=10)
+    >>> boosted.weights.shape, boosted.sample(3).shape
+    ((100,), (3, 1))
+    """
+
+    weights: Float[np.ndarray, " samples"]
+    """The probability of each generated row, in the order of the checkpoints."""
+    mixture: Float[np.ndarray, " samples"]
+    """The mean score, from 0 to 1, of each row by the selected discriminators."""
+    statement: Statement
+    """What the selections cost. The generators and discriminators are not covered."""
+    notes: tuple[Note, ...] = dataclasses.field(default=(), repr=False)
+    _rows: "np.ndarray | pa.Table" = dataclasses.field(default_factory=lambda: np.zeros((0, 0)), repr=False)
+    _origin: Origin | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def certificate(self) -> str:
+        """The certificate of the selections as Markdown."""
+        return certificate.to_markdown(self.statement)
+
+    @property
+    def rejected_weights(self) -> Float[np.ndarray, " samples"]:
+        """The weights after discriminator rejection sampling by `mixture`, exactly and without sampling."""
+        return reject_exactly(self.weights, self.mixture)
+
+    def sample(self, num_rows: int, *, seed: int | None = None) -> Any:
+        """Rows drawn by weight, in the form of the samples that were given. Post-processing: free, as often as
+        wanted. `seed` makes the sample reproducible and does not affect the guarantee."""
+        check_size(num_rows, "The number of synthetic rows")
+        check_seed(seed)
+        key = fresh_key() if seed is None else jax.random.key(seed)
+        chosen = draw_indices(self.weights, num_rows, np.random.default_rng(np.asarray(jax.random.key_data(key))))
+        if isinstance(self._rows, np.ndarray):
+            return self._rows[chosen]
+        assert self._origin is not None
+        return to_frame(self._rows.take(pa.array(chosen)), self._origin)
+
+
+def plan_boost(
+    guarantee: Guarantee | None = None,
+    *,
+    num_rows: int,
+    num_samples: int,
+    num_discriminators: int,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rounds: int = 400,
+    learning_rate: str | float = "paper",
+) -> Plan:
+    """The query of `boost`, with its privacy cost and a bound on the duality gap. Reads no data.
+
+    `num_rows` is the declared number of private rows, `num_samples` that of all generated rows.
+
+    >>> [query.what for query in plan_boost(num_rows=1000, num_samples=5000, num_discriminators=9, epsilon=1)]
+    ['400 selections among 9 discriminators and a constant']
+    """
+    for size, what in (
+        (num_rows, "num_rows"),
+        (num_samples, "num_samples"),
+        (num_discriminators, "num_discriminators"),
+        (rounds, "rounds"),
+    ):
+        check_size(size, what)
+    _check_learning_rate(learning_rate)
+    wanted = _require_guarantee(read_guarantee(guarantee, epsilon, delta)).with_delta_for(num_rows)
+    return _plan(wanted.budget(), num_rows, num_samples, num_discriminators, rounds, learning_rate)
+
+
+def boost(
+    real: Rows,
+    samples: "Sequence[Rows]",
+    guarantee: Guarantee | None = None,
+    *,
+    num_rows: int,
+    discriminators: "Sequence[RowScore] | None" = None,
+    scores: "Sequence[np.ndarray] | None" = None,
+    score_range: tuple[float, float] = (0.0, 1.0),
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rounds: int = 400,
+    learning_rate: str | float = "paper",
+    seed: int | None = None,
+) -> BoostedSamples:
+    """Weights generated rows until no discriminator separates them from the private rows (post-GAN boosting).
+
+    `samples` has the generated rows of each checkpoint, as arrays or frames. `num_rows` is the declared, public number
+    of private rows. Give the discriminators in one of two ways:
+
+    - `discriminators`: functions of one row, written with `jax.numpy`, that return one number. `real` and all
+      `samples` are then arrays with the values of a row in each line.
+    - `scores`: for each checkpoint an array with a line for each generated row and a column for each discriminator.
+      `real` is then the same for the private rows: their scores, which are as private as the rows. The scores of a row
+      must depend on that row alone.
+
+    Scores are clamped to `score_range`, which is public: low where a row looks generated, high where it looks real.
+
+    Formal guarantee: (epsilon, delta)-differential privacy of the selections, and of all that follows from them, under
+    add-or-remove of one private row, provided that no seed was given. Not covered: `samples` and the discriminators.
+    Unless they were trained under differential privacy themselves, nothing is private; add their cost to this one.
+
+    >>> import understudy as us
+    >>> fair, biased = np.asarray([[0.0], [1.0]] * 50), np.asarray([[0.0]] * 90 + [[1.0]] * 10)
+    >>> boosted = us.boost(fair, [biased], discriminators=[lambda row: row[0]], num_rows=100, epsilon=50, seed=0)
+    >>> bool(boosted.weights[biased[:, 0] == 1].sum() > 0.3)
+    True
+    """
+    check_size(num_rows, "num_rows")
+    wanted = _require_guarantee(read_guarantee(guarantee, epsilon, delta)).with_delta_for(num_rows)
+    check_seed(seed)
+    low, high = _check_range(score_range)
+    generated = _Generated.read(samples, discriminators, scores)
+    plan = plan_boost(
+        wanted,
+        num_rows=num_rows,
+        num_samples=generated.num_samples,
+        num_discriminators=generated.num_discriminators,
+        rounds=rounds,
+        learning_rate=learning_rate,
+    )
+    private = PrivateScores(_private_array(real, generated), num_rows, (low, high), generated.functions)
+    values = Values(unit_scores(generated.scores, (low, high)).T.astype(np.float32))
+    ledger = Ledger(wanted, noise=noise_source(seed))
+    facts = _facts(num_rows, (low, high), generated)
+    with record_failure(ledger, lambda: ledger.statement(facts, method=METHOD, planned=plan.queries)):
+        select = noisy_score_selections(private, plan["selections"], ledger)
+        together = Together([values, Constant(generated.num_samples)])
+        outcome = play(together, select, rounds=rounds, learning_rate=learning_rate)
+        if wanted.is_private:
+            ledger.state_accuracy(*(note.text for note in plan.notes))
+        statement = ledger.statement(facts, method=METHOD)
+    if statement.seeded:
+        text = "The noise was seeded, so these weights are not private. Use a seed for tests and public data only."
+        warnings.warn(text, UnderstudyWarning, stacklevel=2)
+    return BoostedSamples(outcome.weights, outcome.mixture, statement, plan.notes, generated.rows, generated.origin)
+
+
+def _plan(
+    budget: Budget, num_rows: int, num_samples: int, num_discriminators: int, rounds: int, learning_rate: str | float
+) -> Plan:
+    noise = budget.calibrate(lambda noise: [Selections(1 / noise, rounds)])
+    event = Selections(1 / noise, rounds)
+    what = f"{rounds} selections among {num_discriminators} discriminators and a constant"
+    query = Query("selections", what, event, path=(METHOD,))
+    if not budget.is_private:
+        return Plan((query,))
+    gap = promised_gap(num_samples, num_discriminators + 1, rounds, event.epsilon * num_rows, learning_rate)
+    return Plan((query,), tuple(map(Note, gap_sentences(gap, num_rows))))
+
+
+# --------------------------------------------------------------------------------------------------------------- inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class _Generated:
+    """Generated rows of all checkpoints, and the scores of each row by every discriminator."""
+
+    rows: "np.ndarray | pa.Table"
+    origin: Origin | None
+    scores: Float[np.ndarray, "samples discriminators"]
+    functions: Callable[[Any], np.ndarray] | None
+    width: int
+    """The number of values that a line of the private array has."""
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.scores)
+
+    @property
+    def num_discriminators(self) -> int:
+        return self.scores.shape[1]
+
+    @classmethod
+    def read(
+        cls,
+        samples: "Sequence[Rows]",
+        discriminators: "Sequence[RowScore] | None",
+        scores: "Sequence[np.ndarray] | None",
+    ) -> "_Generated":
+        if (discriminators is None) == (scores is None):
+            raise ConfigError("Give the discriminators once: either as functions (discriminators), or as scores.")
+        if not isinstance(samples, Sequence) or not len(samples):
+            raise ConfigError("samples must be a list with the generated rows of each checkpoint, found none.")
+        if scores is not None:
+            if len(scores) != len(samples):
+                raise ConfigError(f"scores must be a list of {len(samples)} arrays, one per checkpoint.")
+            rows, origin, sizes = _concatenate(samples)
+            parts = [_numbers(each, "scores") for each in scores]
+            if [len(each) for each in parts] != sizes or len({each.shape[1] for each in parts}) != 1:
+                raise ConfigError("scores must have a line for each generated row and a column for each discriminator.")
+            together = np.concatenate(parts)
+            return cls(rows, origin, _at_least_two(together), None, together.shape[1])
+        assert discriminators is not None
+        parts = [_numbers(each, "samples").astype(np.float32) for each in samples]
+        if len({each.shape[1] for each in parts}) != 1:
+            raise ConfigError("All samples must have the same number of columns.")
+        array = _at_least_two(np.concatenate(parts))
+        if not len(discriminators):
+            raise ConfigError("discriminators must be a list of functions of one row, found none.")
+        functions = trace_scores(list(discriminators), jax.ShapeDtypeStruct(array.shape[1:], jnp.float32))
+        original = np.concatenate([np.asarray(each) for each in samples])
+        return cls(original, None, functions(array), functions, array.shape[1])
+
+
+def _concatenate(samples: "Sequence[Rows]") -> "tuple[np.ndarray | pa.Table, Origin | None, list[int]]":
+    if all(isinstance(each, np.ndarray) for each in samples):
+        return np.concatenate([np.asarray(each) for each in samples]), None, [len(each) for each in samples]
+    read = [as_arrow(each) for each in samples]
+    try:
+        together = pa.concat_tables([part for part, _ in read], promote_options="permissive")
+    except pa.ArrowException:
+        raise ConfigError("All samples must have columns of the same names and types.") from None
+    return together, read[0][1], [len(part) for part, _ in read]
+
+
+def _numbers(values: Rows, what: str) -> Float[np.ndarray, "rows columns"]:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{what} must be numbers. Encode categories first, or give scores.") from None
+    if array.ndim != 2:
+        raise ConfigError(
+            f"{what} must have a line for each row and a column for each value: an array of 2 dimensions."
+        )
+    return array
+
+
+def _at_least_two(rows: np.ndarray) -> np.ndarray:
+    if len(rows) < 2:
+        raise ConfigError("A pool of one row cannot be reweighted. Give more generated rows.")
+    return rows
+
+
+def _private_array(real: Rows, generated: _Generated) -> np.ndarray:
+    """The private rows, or their scores. Messages name the number of columns, never that of rows."""
+    what = "real rows" if generated.functions is not None else "scores of the real rows"
+    array = _numbers(real, f"The {what}")
+    if array.shape[1] != generated.width:
+        raise ConfigError(f"The {what} must have {generated.width} columns, found {array.shape[1]}.")
+    return array.astype(np.float32) if generated.functions is not None else array
+
+
+def _facts(num_rows: int, score_range: tuple[float, float], generated: _Generated) -> PublicFacts:
+    return PublicFacts(
+        selections_only=True,
+        rows_declared=num_rows,
+        declared=(
+            f"number of rows: {num_rows:,}",
+            f"the generated rows: {generated.num_samples:,}",
+            f"the discriminators: {generated.num_discriminators:,}, and that their scores of a row depend on that row "
+            "alone",
+            f"the range of scores: {score_range[0]:g} to {score_range[1]:g}",
+        ),
+        date=datetime.date.today().isoformat(),
+    )
+
+
+def _check_range(score_range: tuple[float, float]) -> tuple[float, float]:
+    try:
+        low, high = (float(end) for end in score_range)
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ConfigError(f"score_range must be two numbers, the lower one first, found {score_range!r}.")
+    return low, high
+
+
+def _check_learning_rate(learning_rate: str | float) -> None:
+    if learning_rate in ("paper", "sqrt"):
+        return
+    if (
+        isinstance(learning_rate, bool)
+        or not isinstance(learning_rate, int | float)
+        or not 0 < learning_rate < math.inf
+    ):
+        raise ConfigError(f"learning_rate must be paper, sqrt or a positive number, found {learning_rate!r}.")
+
+
+def _require_guarantee(guarantee: Guarantee | None) -> Guarantee:
+    if guarantee is None:
+        raise ConfigError("Set the privacy budget of the selections: epsilon=1 (smaller is more private).")
+    return guarantee

@@ -1,0 +1,125 @@
+"""Boosting of anybody's GAN: what it charges, what it improves, what it says and what it refuses."""
+
+import math
+import warnings
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import understudy as us
+from understudy import certificate
+from understudy.privacy.ledger import spent_by
+
+GENERATOR = np.random.default_rng(0)
+REAL = (GENERATOR.random((4000, 2)) < [0.7, 0.2]).astype(float)
+SAMPLES = [(GENERATOR.random((500, 2)) < share).astype(float) for share in ([0.1, 0.1], [0.5, 0.5], [0.9, 0.6])]
+DISCRIMINATORS = [lambda row: row[0], lambda row: 1 - row[0], lambda row: row[1], lambda row: 1 - row[1]]
+SIZES: dict[str, Any] = {"num_rows": 4000, "rounds": 200}
+
+
+def boosted(**changes: Any) -> us.BoostedSamples:
+    given = {"discriminators": DISCRIMINATORS, "epsilon": 2.0, "seed": 0, **SIZES, **changes}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", us.UnderstudyWarning)
+        return us.boost(given.pop("real", REAL), given.pop("samples", SAMPLES), **given)
+
+
+def scored(rows: np.ndarray) -> np.ndarray:
+    return np.stack([rows[:, 0], 1 - rows[:, 0], rows[:, 1], 1 - rows[:, 1]], axis=1)
+
+
+def test_weighted_rows_are_nearer_to_the_real_ones() -> None:
+    pool = np.concatenate(SAMPLES)
+    found = boosted()
+    before, after = (
+        np.abs(weights @ pool - REAL.mean(axis=0)).max() for weights in (np.ones(1500) / 1500, found.weights)
+    )
+    assert after < 0.05 < 0.15 < before
+    rows = found.sample(5000, seed=1)
+    assert rows.shape == (5000, 2)
+    assert np.abs(rows.mean(axis=0) - found.weights @ pool).max() < 0.03
+    odds = found.mixture / (1 - found.mixture)
+    np.testing.assert_allclose(found.rejected_weights, found.weights * odds / (found.weights * odds).sum())
+
+
+def test_functions_and_scores_are_the_same_game() -> None:
+    by_scores = boosted(real=scored(REAL), discriminators=None, scores=[scored(each) for each in SAMPLES])
+    np.testing.assert_allclose(by_scores.weights, boosted().weights, rtol=1e-5)
+    raised = [7 * scored(each) - 2 for each in SAMPLES]
+    wide = boosted(real=7 * scored(REAL) - 2, discriminators=None, scores=raised, score_range=(-2, 5))
+    np.testing.assert_allclose(wide.weights, by_scores.weights, rtol=1e-4)
+
+
+def test_what_is_charged_is_what_was_planned() -> None:
+    plan = us.plan_boost(num_samples=1500, num_discriminators=4, epsilon=2.0, **SIZES)
+    statement = boosted().statement
+    assert statement.queries == plan.queries
+    assert 1.99 < spent_by(plan, us.Guarantee(2.0, statement.delta)).epsilon <= 2.0
+    assert statement.epsilon <= 2.0
+    assert statement.seeded
+    assert boosted(seed=None).statement.is_private
+
+
+def test_the_certificate_covers_the_selections_alone() -> None:
+    statement = boosted(seed=None).statement
+    text = certificate.to_markdown(statement)
+    assert "covers the selections alone" in text
+    assert "made under differential privacy, they can reveal real rows" in text
+    assert "Everything in this release" not in text
+    assert "How accurate the answers are" in text
+    assert "the duality gap" in text
+    again = certificate.from_json(certificate.to_json(statement))
+    assert again == statement
+
+
+def test_the_gap_shown_is_the_bound_of_public_numbers() -> None:
+    from understudy.synthesizers.boosted.game import promised_gap
+
+    plan = us.plan_boost(num_samples=1500, num_discriminators=4, epsilon=2.0, **SIZES)
+    event: Any = plan["selections"].event
+    gap = promised_gap(1500, 5, 200, event.epsilon * 4000)
+    (shown,) = (note.text for note in plan.notes)
+    assert f"within {math.ceil(gap * 1000) / 1000:.2g}"[:10] in shown
+    other = boosted(real=1 - REAL)
+    assert other.statement.accuracy == boosted().statement.accuracy == (shown,)
+
+
+def test_frames_come_back_as_frames() -> None:
+    frames = [pd.DataFrame(each, columns=["a", "b"]) for each in SAMPLES]
+    found = boosted(real=scored(REAL), samples=frames, discriminators=None, scores=[scored(each) for each in SAMPLES])
+    rows = found.sample(7, seed=0)
+    assert isinstance(rows, pd.DataFrame)
+    assert list(rows.columns) == ["a", "b"]
+    assert len(rows) == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"discriminators": None}, "Give the discriminators once"),
+        ({"scores": [scored(each) for each in SAMPLES]}, "Give the discriminators once"),
+        ({"samples": []}, "found none"),
+        ({"discriminators": []}, "found none"),
+        ({"samples": [SAMPLES[0], SAMPLES[1][:, :1]]}, "same number of columns"),
+        ({"real": REAL[:, :1]}, "must have 2 columns, found 1"),
+        ({"real": REAL[:, 0]}, "an array of 2 dimensions"),
+        ({"samples": [np.asarray([["a", "b"]] * 3)]}, "must be numbers"),
+        ({"samples": [SAMPLES[0][:1]]}, "pool of one row"),
+        ({"discriminators": None, "scores": [scored(SAMPLES[0])]}, "a list of 3 arrays"),
+        ({"discriminators": None, "scores": [scored(each)[1:] for each in SAMPLES]}, "a line for each generated row"),
+        ({"score_range": (1.0, 0.0)}, "the lower one first"),
+        ({"score_range": 3}, "the lower one first"),
+        ({"learning_rate": "fast"}, "learning_rate must be"),
+        ({"rounds": 0}, "rounds must be a whole number above 0"),
+        ({"num_rows": 0}, "num_rows"),
+        ({"epsilon": None}, "Set the privacy budget"),
+        ({"discriminators": [lambda row: jnp.stack([row, row])]}, "one number for one row"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_charged(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(us.ConfigError, match=words) as found:
+        boosted(**changes)
+    assert "4000" not in str(found.value).replace(",", "")
