@@ -23,6 +23,7 @@ from understudy.privacy.discovery import (
     Grid,
     Histogram,
     _counts_of,
+    _outermost_heavy,
     _public_edges,
     category_threshold,
     charged_levels,
@@ -550,3 +551,23 @@ def test_reals_with_decimals_get_one_cell_for_each_number() -> None:
     numbers = np.round(np.linspace(15.0, 50.0, 351), 1)
     assert grid.num_cells == 351
     assert np.array_equal(grid.cells(numbers), np.arange(351))
+
+
+@pytest.mark.parametrize(
+    ("cell", "deviations", "gap", "is_kept"),
+    [
+        (100, 5.6, 20, False),  # noise does this once in ten thousand columns: bounds of 10^18
+        (100, 7.0, 20, True),  # and this not
+        (25, 5.6, 20, False),  # on the other side too
+        (75, 5.6, 20, True),  # near the others, a smaller one is enough
+        (100, 5.6, None, True),  # years are not compared with each other
+    ],
+)
+def test_a_block_far_from_the_others_must_stand_out_more(
+    cell: int, deviations: float, gap: int | None, is_kept: bool
+) -> None:
+    noisy = np.zeros(161)
+    noisy[60:64] = 200.0
+    noisy[cell] = 10.0 * deviations
+    found = _outermost_heavy(noisy, 10.0, gap)
+    assert found == ((min(cell, 60), max(cell, 63)) if is_kept else (60, 63))

@@ -49,6 +49,10 @@ MAX_CATEGORIES = 1000
 category needs about 200 rows to be kept, so a table of fewer than 200,000 rows never reaches this limit."""
 MOST_CATEGORIES = 100_000
 YEARS = (1800, 2200)
+FAR_CELLS = 20
+"""Powers of two without a heavy cell, a factor of a million, beyond which a block is far from the others."""
+FAR_CHANCE = 1e-8
+"""The chance that noise alone makes a far block count."""
 PER_DAY = {"date": 1, "datetime": 86_400_000_000}
 
 
@@ -325,7 +329,8 @@ def discover_bounds(
     counts = columns._batches.fold(functools.partial(_count_between, edges_of=edges_of), add_each)
     for (name, edges), exact in zip(edges_of.items(), counts, strict=True):
         noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
-        first, last = _outermost_heavy(noisy, event.stddev) or _fallback_cells(kinds[name], edges)
+        gap = None if kinds[name] in PER_DAY else FAR_CELLS
+        first, last = _outermost_heavy(noisy, event.stddev, gap) or _fallback_cells(kinds[name], edges)
         upper = edges[last + 1]
         found[name] = (edges[first].item(), upper.item() if kinds[name] == "real" else upper.item() - 1)
     return found
@@ -352,14 +357,21 @@ def _public_edges(kind: str) -> np.ndarray:
     return np.concatenate([-magnitudes[::-1], magnitudes])
 
 
-def _outermost_heavy(noisy: np.ndarray, stddev: float) -> tuple[int, int] | None:
-    """The first and last cell of the blocks that stand out; a wide block may, where its single cells do not."""
+def _outermost_heavy(noisy: np.ndarray, stddev: float, gap: int | None = None) -> tuple[int, int] | None:
+    """The first and last cell of the blocks that stand out; a wide block may, where its single cells do not.
+
+    A block more than `gap` cells away from the others must stand out more: noise alone would else set the bounds of one
+    column in 10,000 to some 10^18, and leave one bin for all its values.
+    """
     threshold = float(stats.norm.isf(1e-4 / (2 * len(noisy))))  # so that an empty column rarely has any
     blocks = _blocks(noisy[None, :].astype(float), stddev, threshold)
     heavy = np.flatnonzero(blocks.stands_out)
     if len(heavy) == 0:
         return None
     first, last = int(blocks.first[heavy].min()), int((blocks.first + blocks.length)[heavy].max()) - 1
+    if gap is not None and stddev:
+        deviations = blocks.noisy_sum / (stddev * np.sqrt(blocks.length))
+        heavy = _without_far(heavy, blocks, deviations, gap, float(stats.norm.isf(FAR_CHANCE / (2 * len(noisy)))))
     # Next to a block that stands out, a lower threshold is enough: a cell can only widen the bounds.
     while first > 0 and noisy[first - 1] >= 2 * stddev:
         first -= 1
@@ -369,6 +381,23 @@ def _outermost_heavy(noisy: np.ndarray, stddev: float) -> tuple[int, int] | None
 
 
 def _fallback_cells(kind: str, edges: np.ndarray) -> tuple[int, int]:
+def _without_far(
+    heavy: np.ndarray, blocks: "_Blocks", deviations: np.ndarray, gap: int, threshold: float
+) -> np.ndarray:
+    """Of the heavy blocks, the strongest one, and on both sides those within `gap` cells or above the threshold."""
+    heavy = heavy[np.argsort(blocks.first[heavy])]
+    at = int(np.argmax(deviations[heavy]))
+    kept = [heavy[at]]
+    for side in (heavy[at + 1 :], heavy[:at][::-1]):
+        low, high = blocks.first[heavy[at]], blocks.first[heavy[at]] + blocks.length[heavy[at]]
+        for block in side:
+            start, stop = blocks.first[block], blocks.first[block] + blocks.length[block]
+            if max(start - high, low - stop) <= gap or deviations[block] >= threshold:
+                kept.append(block)
+                low, high = min(low, start), max(high, stop)
+    return np.array(kept)
+
+
     """If nothing stands out of the noise: the 20th and 21st century for dates, else the cell that holds zero."""
     if kind in PER_DAY:
         return 1900 - YEARS[0], 2099 - YEARS[0]
