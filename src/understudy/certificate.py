@@ -492,6 +492,19 @@ def _accounting(statement: Statement) -> list[str]:
         "## How the total was computed",
         f"Two accountants computed epsilon at delta {round_up(statement.delta, 2)}. Both figures are upper bounds, so "
         f"the smaller one {'would be' if statement.seeded else 'is'} the guarantee. Epsilon {listed}.",
+        *_pure(statement),
+    ]
+
+
+def _pure(statement: Statement) -> list[str]:
+    """The same run at delta 0, where every query has a cost there."""
+    pure = statement.pure_epsilon
+    if pure is None:
+        return []
+    held = "would also hold" if statement.seeded else "also holds"
+    return [
+        f"Every query of this run is pure: the guarantee {held} with epsilon {round_up(pure, 4)} at delta 0, the sum "
+        "of their costs."
     ]
 
 

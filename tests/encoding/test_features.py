@@ -17,6 +17,7 @@ from tests.builders import encode
 from understudy.encoding import Codec
 from understudy.encoding.features import (
     Bits,
+    Block,
     Layout,
     Line,
     Modes,
@@ -31,10 +32,10 @@ from understudy.models.networks import activate
 from understudy.privacy.charges import charge_dpsgd
 from understudy.privacy.clipping import Clip, add_noise, clipped_sum, unit_loss
 from understudy.privacy.events import SubsampledGaussian
-from understudy.privacy.ledger import Query
+from understudy.privacy.ledger import Budget, Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows, PrivateUnits
-from understudy.schema import Domain
+from understudy.schema import Domain, NumericDomain
 from understudy.synthesizers import read_method
 from understudy.tables import conform
 from understudy.training.critics import Conditions, row_loss
@@ -172,6 +173,28 @@ def test_a_table_there_and_back(features: str) -> None:
     assert again.blocks == layout.blocks
     np.testing.assert_array_equal(again.decode(made)[1], positions)
     assert rows.scales == codec.scales
+
+
+def test_two_categories_as_one_bit() -> None:
+    """There and back; columns of more codes, and numbers, stay as they are."""
+    domain = Domain(names=("sex", "city", "age"), sizes=(2, 3, 5), num_rows=10, numeric=("age",))
+    edges = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    scale = NumericDomain(fine_edges=edges, fine_masses=(0.2,) * 5, first_fine_bin=(0, 1, 2, 3, 4, 5))
+    layout = layout_of("typed", domain, [None, None, scale], None, binary="bit")
+    assert layout.blocks == (Block("bits", 1), Block("one_hot", 3), Block("tanh", 1))
+    assert layout.discrete == (None, 1, None)
+    codes = np.array([[0, 2, 1], [1, 0, 4]])
+    positions = np.array([[np.nan, np.nan, 0.3], [np.nan, np.nan, 0.9]])
+    made = layout.encode(codes, positions, jax.random.key(0))
+    assert made[:, 0].tolist() == [0.0, 1.0]
+    np.testing.assert_array_equal(layout.decode(made)[0], codes)
+    assert Layout.from_list(layout.to_list()) == layout
+    assert layout_of("typed", domain, [None, None, scale], None).blocks[0] == Block("one_hot", 2)
+
+
+def test_bits_need_features_that_are_not_all_one_hot() -> None:
+    with pytest.raises(us.ConfigError, match="binary=bit cannot be combined with features=binned"):
+        read_method("dpgan(binary=bit)").plan(Domain(names=("a",), sizes=(2,), num_rows=10), Budget(1.0, 1e-6))
 
 
 def test_places_at_the_ends_of_their_types() -> None:

@@ -288,7 +288,7 @@ def _losses(events: Sequence[Event], removal: bool) -> list[_Loss]:
                 found.append(_DiscreteNormal(event["stddev"], event["count"]))
             case "UnitHistogram":
                 found.append(_DiscreteNormal(event["stddev"], 1))
-            case "Selections" | "Pure" | "DiscreteLaplace":
+            case "Selections" | "Pure" | "DiscreteLaplace" | "LaplaceMarginals":
                 found.append(_Response(event["epsilon"], event["rounds"]))
             case unknown:
                 raise ValueError(f"no loss distribution of {unknown}")
@@ -382,7 +382,7 @@ def _renyi(event: Event, order: float) -> float:
             return order * event["rho"]
         case "Selections":  # bounded range (Cesar and Rogers 2021)
             return order * event["rounds"] * event["epsilon"] ** 2 / 8
-        case "Pure" | "DiscreteLaplace":
+        case "Pure" | "DiscreteLaplace" | "LaplaceMarginals":
             return order * event["rounds"] * event["epsilon"] ** 2 / 2
         case "SubsampledGaussian":
             return event["steps"] * _subsampled_renyi(event["sampling_rate"], event["noise_multiplier"], order)

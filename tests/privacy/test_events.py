@@ -21,6 +21,7 @@ from understudy.privacy.events import (
     Event,
     Gaussian,
     LaplaceCounts,
+    LaplaceMarginals,
     Positive,
     Pure,
     Selections,
@@ -41,6 +42,7 @@ ALL = (
     Pure(0.1, 2),
     DiscreteLaplace(0.1, 2),
     LaplaceCounts(0.1, 60),
+    LaplaceMarginals(0.1, 5, 2),
     ZCDP(0.02),
 )
 
@@ -92,6 +94,7 @@ def test_an_accountant_has_a_figure_or_says_that_it_has_none(event: Event) -> No
         (DiscreteGaussian(3.0), "discrete Gaussian noise, standard deviation 3 on every count"),
         (UnitHistogram(3.0), "discrete Gaussian noise, standard deviation 3 on every count of units"),
         (LaplaceCounts(0.5, 20), "discrete Laplace noise, scale 40 on every count"),
+        (LaplaceMarginals(0.5, 3, 2), "discrete Laplace noise, scale 4 on every count of 3 marginals"),
         (Gaussian(2.0), "Gaussian noise, noise multiplier 2"),
         (SubsampledGaussian(0.5, 2.0, 3000), "DP-SGD: 3,000 steps, sampling rate 0.5, noise multiplier 2"),
         (Selections(0.1), "1 selection by the exponential mechanism, epsilon 0.1 each"),
@@ -120,6 +123,22 @@ def test_a_histogram_of_units_costs_as_one_of_rows_with_one_row_per_unit() -> No
 def test_laplace_counts_cost_their_epsilon_whatever_moves() -> None:
     assert accounting.pld_epsilon([LaplaceCounts(0.5, 20)], 1e-9, 1e-4) == pytest.approx(0.5, abs=1e-3)
     np.testing.assert_array_equal(LaplaceCounts(0.5, 20).rdp(), Pure(0.5).rdp())
+
+
+def test_laplace_marginals_cost_what_as_many_counts_cost_and_say_their_noise() -> None:
+    marginals, counts = LaplaceMarginals(0.3, 4, 2), DiscreteLaplace(0.3, 4)
+    np.testing.assert_array_equal(marginals.rdp(), counts.rdp())
+    assert accounting.pld_epsilon([marginals], 1e-9, 1e-4) == accounting.pld_epsilon([counts], 1e-9, 1e-4)
+    values = np.arange(-400, 401)
+    masses = np.exp(-np.abs(values) * 0.3 / 2)
+    assert marginals.stddev == pytest.approx(np.sqrt((masses * values**2).sum() / masses.sum()))
+
+
+def test_what_costs_at_delta_0() -> None:
+    """Rounds add up; noise of finite range, and Gaussian noise, have no cost there."""
+    found = {type(event).__name__: event.pure_epsilon for event in ALL if event.pure_epsilon is not None}
+    wanted = {"Selections": 0.5, "DiscreteLaplace": 0.2, "LaplaceCounts": 0.1, "LaplaceMarginals": 0.5}
+    assert found == pytest.approx(wanted)
 
 
 # --- A new kind of event: its class, a line in EVENTS, and a test such as this one ---

@@ -122,7 +122,7 @@ PARTITIONED_IN = {"synthesizers/quail.py", "synthesizers/run.py", "synthesizers/
 PUBLIC = {
     "accounting": {"Spent", "grid_for", "spent"},
     "charges": {"UnitCounts", "event_of"},
-    "clipping": {"Clip", "LEAST_CLIP", "MOST_CLIP", "RowLoss", "clip_from_public"},
+    "clipping": {"Clip", "LEAST_CLIP", "MOST_CLIP", "RowLoss", "clip_from_public", "noisy_group_norms"},
     "dependence": {"Dependence"},
     "discovery": {
         "Binning",
@@ -135,7 +135,7 @@ PUBLIC = {
         "plan_discovery",
         "rows_to_be_listed",
     },
-    "dpsgd": {"FakesFn", "PublicSteps", "public_gradient"},
+    "dpsgd": {"FakesFn", "PublicSteps", "public_clipped_gradient", "public_gradient"},
     "events": {
         "DiscreteGaussian",
         "DiscreteLaplace",
@@ -143,6 +143,7 @@ PUBLIC = {
         "Event",
         "Gaussian",
         "LaplaceCounts",
+        "LaplaceMarginals",
         "Pure",
         "Selections",
         "SubsampledGaussian",
@@ -172,8 +173,8 @@ PUBLIC = {
     "rows": {"Box", "Clique", "PublicRows", "PublicUnits", "RowEncoder", "partition_sizes"},
     "rows_per_unit": {"num_bins", "plan_rows_per_unit", "to_probabilities"},
     "sampling": {"num_slots", "round_sampling_rate"},
-    "selection": {"Candidates", "RowFunctions"},
     "scoring": {"RowScore", "trace_scores", "unit_scores"},
+    "selection": {"Candidates", "RowFunctions"},
     "statement": {"KeptIn", "round_up"},
     "table": {"PublicTable"},
     "tradeoff": {"statement_tradeoff"},

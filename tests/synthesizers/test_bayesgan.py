@@ -42,6 +42,7 @@ from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import batches_of
 from understudy.training.generation import Context
 from understudy.training.langevin import critic_updates, init_state, log_prior_gradient
+from understudy.training.networks import Critic, CriticMixture
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 NOT_PRIVATE = us.Guarantee.not_private()
@@ -513,10 +514,37 @@ def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: 
         read_method(f"bayesgan({settings})")
 
 
-@pytest.mark.parametrize("around", ["boosted", "selected", "drs"])
-def test_what_needs_checkpoints_does_not_wrap_it(around: str) -> None:
-    with pytest.raises(ConfigError, match="bayesgan has none"):
-        read_method(f"{around}(bayesgan)")
+@pytest.mark.parametrize(
+    "around",
+    [
+        "boosted({}, checkpoints=3, checkpoint_every=2, rounds=5, samples_per_generator=20)",
+        "selected({}, checkpoints=3, task=marginals)",
+        "drs({})",
+    ],
+)
+def test_wrappers_train_it_at_its_own_cost(around: str) -> None:
+    """The plan of the wrapper is charged, query by query, and what is released has rows of the table's shape."""
+    small = "bayesgan(steps=10, generator_chains=2, discriminator_chains=2, latent=4, generator_widths=[8, 8]"
+    method: Any = read_method(around.format(f"{small}, critic_widths=[8], samples_per_chain=1)"))
+    ledger = us.Ledger(QUICK, noise=SeededNoise(0))
+    plan = method.plan(DOMAIN, ledger.remaining)
+    codes = np.random.default_rng(0).integers(0, DOMAIN.sizes, size=(60, len(DOMAIN.sizes)), dtype=np.int32)
+    model = method.fit(Run(PrivateRows(codes, DOMAIN), plan, ledger, key=jax.random.key(0)))
+    assert set(ledger.queries) == set(plan.queries)
+    drawn = model.sample(50, key=jax.random.key(1)).codes
+    assert drawn.shape == (50, len(DOMAIN.sizes))
+    assert (drawn.max(axis=0) < DOMAIN.sizes).all()
+
+
+def test_the_critic_of_a_checkpoint_is_the_mixture_of_its_discriminators() -> None:
+    """Its probability is the mean of theirs; one discriminator is itself."""
+    keys = jax.random.split(jax.random.key(0), 3)
+    critics = [Critic(4, (5,), key=key) for key in keys]
+    row = jnp.asarray([0.3, -1.0, 2.0, 0.1])
+    for some in (critics, critics[:1]):
+        mixed = CriticMixture(jax.tree_util.tree_map(lambda *leaves: jnp.stack(leaves), *some))
+        wanted = np.mean([jax.nn.sigmoid(critic(row)) for critic in some])
+        assert float(jax.nn.sigmoid(mixed(row))) == pytest.approx(wanted, abs=1e-6)
 
 
 def test_a_spent_budget_is_refused() -> None:

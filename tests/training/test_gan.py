@@ -232,3 +232,65 @@ def test_numbers_of_too_many_declared_rows_are_refused_before_any_charge(method:
     with pytest.raises(ConfigError, match=r"130,000,000 declared rows of 10 columns.*Use features=\"binned\""):
         us.plan(schema, f"{method}(features=typed)", epsilon=1.0, delta=1e-9)
     assert us.plan(schema, f"{method}(features=binned)", epsilon=1.0, delta=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------- generated rows, clipped
+
+
+def one_step(settings: Settings, steps: ChargedSteps | PublicSteps, hyperparameters: Hyperparameters) -> Any:
+    """The change of the critic in its first step by plain gradient descent of rate one."""
+    plain = dataclasses.replace(settings, optimizer="sgd")
+    one = dataclasses.replace(hyperparameters, critic_learning_rate=jnp.float32(1.0))
+    state, key = init_state(plain, one, jax.random.key(0)), jax.random.key(1)
+    batches = batches_of(plain, key, steps, 0, 1)
+    after = advance(plain, state, steps, one, key, batches, Context())
+    return jax.tree_util.tree_map(
+        lambda new, old: old - new, *(eqx.filter(each.critic, eqx.is_inexact_array) for each in (after, state))
+    )
+
+
+def test_without_a_bound_clipped_fakes_are_the_separate_ones() -> None:
+    for steps in (table(noise=0.0), public_table(200)):
+        one, other = (
+            one_step(dataclasses.replace(SMALL, fake_term=term), steps, FREE) for term in ("clipped", "separate")
+        )
+        assert_close(one, other, 1e-6)
+
+
+def test_clipped_fakes_are_clipped_one_by_one() -> None:
+    """Against gradients written anew, with a bound that cuts all of them; the margin of rounding is 2e-3 at most."""
+    bound = 0.05
+    tight = Hyperparameters.of(5e-3, 4e-3, bound)
+    found = one_step(dataclasses.replace(SMALL, fake_term="clipped"), table(0, noise=0.0), tight)
+    state = init_state(dataclasses.replace(SMALL, optimizer="sgd"), tight, jax.random.key(0))
+    critic_key, _ = jax.random.split(jax.random.fold_in(jax.random.split(jax.random.key(1))[0], 0))
+    _, fake_key, _ = jax.random.split(critic_key, 3)
+    fakes = generate(SMALL, state.generator, SMALL.batch_size, fake_key)[1]
+    trained, rest = eqx.partition(state.critic, eqx.is_inexact_array)
+
+    def clipped(row: Array) -> Any:
+        gradient = jax.grad(lambda inside: LOSSES["gan"].fake(eqx.combine(inside, rest)(row)[None]))(trained)
+        norm = optax.global_norm(gradient)
+        assert_cut.append(norm)
+        return jax.tree_util.tree_map(lambda leaf: leaf * jnp.minimum(1.0, bound / norm), gradient)
+
+    assert_cut: list[Any] = []
+    each = [clipped(row) for row in fakes]
+    assert min(map(float, assert_cut)) > bound
+    mean = jax.tree_util.tree_map(lambda *leaves: sum(leaves) / SMALL.batch_size, *each)
+    for left, right in zip(arrays_of(found), arrays_of(mean), strict=True):
+        np.testing.assert_allclose(left, right, atol=2e-3 * bound)
+
+
+def test_clipped_fakes_leave_the_sensitivity_of_a_step_as_it_is() -> None:
+    """One unit more, with the same keys, moves the sum by the clip norm at most, and does move it."""
+    settings = dataclasses.replace(SMALL, fake_term="clipped", batch_size=1)
+    steps = [dataclasses.replace(table(count, noise=0.0), sampling_rate=1.0) for count in (1, 0)]
+    moved = [one_step(settings, one, NOISY) for one in steps]
+    difference = np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(*map(arrays_of, moved), strict=True)))
+    assert 0.1 < difference <= 1.0
+
+
+def test_losses_that_couple_fakes_cannot_be_clipped_row_by_row() -> None:
+    with pytest.raises(ConfigError, match="fake_term=clipped cannot be combined with loss=kl_wgan"):
+        dataclasses.replace(SMALL, fake_term="clipped", loss="kl_wgan")

@@ -22,6 +22,7 @@ from understudy.schema import Domain, NumericDomain
 
 FEATURES = ("binned", "typed", "modes")
 MODES = ("private", "public_grid")
+BINARY = ("one_hot", "bit")
 FEW = 15
 """Integer columns with at most this many values are bits in `typed`, and one-hot in `modes`."""
 LIGHT = 0.005
@@ -85,6 +86,28 @@ class OneHot:
     def shares(self, marginal: np.ndarray) -> np.ndarray:
         """The estimated mean of each feature; zero if it is not known."""
         return marginal
+
+
+@dataclasses.dataclass(frozen=True)
+class Bit:
+    """A column of two codes as one digit: 0 or 1."""
+
+    kind: ClassVar[str] = "bit"
+    size: int = 2
+
+    @property
+    def blocks(self) -> Blocks:
+        return (Block("bits", 1),)
+
+    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
+        return codes[:, None].astype(float)
+
+    def decode(self, features: Features) -> tuple[Codes, Positions]:
+        return (features[:, 0] > 0.5).astype(int), np.full(len(features), np.nan)
+
+    def shares(self, marginal: np.ndarray) -> np.ndarray:
+        """Unknown: noisy marginals constrain one-hot features alone."""
+        return np.zeros(1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,8 +278,8 @@ class Modes(Number):
         return logs / logs.sum(axis=1, keepdims=True)
 
 
-ColumnLayout = OneHot | Line | Circle | Bits | Modes
-KINDS: dict[str, type[ColumnLayout]] = {cls.kind: cls for cls in (OneHot, Line, Circle, Bits, Modes)}
+ColumnLayout = OneHot | Bit | Line | Circle | Bits | Modes
+KINDS: dict[str, type[ColumnLayout]] = {cls.kind: cls for cls in (OneHot, Bit, Line, Circle, Bits, Modes)}
 
 
 def _index(positions: Positions, whole: int) -> np.ndarray:
@@ -351,13 +374,15 @@ def layout_of(
     *,
     modes: str = "private",
     num_modes: int = 10,
+    binary: str = "one_hot",
 ) -> Layout:
     """The layout of a table by public facts and private estimates: its numeric domains, and, if given, 1-way
     marginals."""
-    columns = []
+    columns: list[ColumnLayout] = []
     for at, (size, scale) in enumerate(zip(domain.sizes, scales, strict=True)):
         known = None if marginals is None else marginals[at]
-        columns.append(_column_layout(features, size, scale, known, modes, num_modes))
+        is_bit = binary == "bit" and scale is None and size == 2
+        columns.append(Bit() if is_bit else _column_layout(features, size, scale, known, modes, num_modes))
     return Layout(tuple(columns))
 
 

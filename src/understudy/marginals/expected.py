@@ -6,7 +6,7 @@ Computed from public facts alone, before any data is read. Methods that know the
 
 import math
 
-from understudy.privacy.events import ZCDP, DiscreteGaussian, Event, Gaussian
+from understudy.privacy.events import ZCDP, DiscreteGaussian, Event, Gaussian, LaplaceMarginals
 from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.schema import Domain
 
@@ -17,8 +17,9 @@ def expected_of_counts(event: Event, min_order: int, max_order: int, *, marginal
     >>> expected_of_counts(DiscreteGaussian(12.0, 5), 1, 1)
     ExpectedNoise(min_order=1, max_order=1, marginals=5, stddev=12.0, exact=True)
     """
-    assert isinstance(event, DiscreteGaussian)
-    count = event.count if marginals is None else marginals
+    assert isinstance(event, DiscreteGaussian | LaplaceMarginals)
+    planned = event.count if isinstance(event, DiscreteGaussian) else event.rounds
+    count = planned if marginals is None else marginals
     return ExpectedNoise(min_order=min_order, max_order=max_order, marginals=count, stddev=event.stddev, exact=True)
 
 

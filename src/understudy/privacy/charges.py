@@ -6,6 +6,7 @@ to a training.
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Protocol, TypeVar, overload
@@ -184,8 +185,13 @@ def charge_votes(
     num_teachers: int,
     num_queries: int,
     layout: RowEncoder | None = None,
+    tests: Query | None = None,
+    threshold: float = 1.0,
 ) -> ChargedVotes:
     """Charges for all votes of a training at once, draws their noise, and assigns the units to teachers.
+
+    With `tests`, a row is answered only if its majority passes `threshold`, a fraction of the teachers, under noise of
+    its own (confident GNMax, Papernot et al. 2018).
 
     Formal guarantee: the cost of `query`, a `Gaussian` or a `DiscreteLaplace` with a round for each vote, under
     add/remove of one unit, for at most `num_queries` rows that `noisy_votes` is asked about, each under a number of its
@@ -194,28 +200,41 @@ def charge_votes(
     multiplier * sqrt(Q) compose to one query of that multiplier, so neither number changes the cost. Their noise is
     discrete, on steps so fine that the curve of the continuous Gaussian accounts for it (`filters.py` has the
     argument). A unit has one teacher, with all its rows: however many these are, it moves each count by one at most.
+    The cost of `tests`, another `Gaussian`, covers a test of every one of these rows, answered or not: which are
+    answered follows from noisy tests alone.
     """
     event = event_of(query, Gaussian, DiscreteLaplace)
+    test_event = None if tests is None else event_of(tests, Gaussian)
     assert event.tail_delta == 0, "the noise of votes is exact"
+    assert test_event is None or test_event.tail_delta == 0, "the noise of tests is exact"
     if isinstance(event, DiscreteLaplace) and num_queries > event.rounds:
         raise BudgetExceeded(
             f"'{query.what}' is planned for {event.rounds} votes, not for {num_queries}. This query was not made."
         )
-    check_query(rows, query, ledger)
-    ledger.charge(query)
+    queries = [query] if tests is None else [tests, query]
+    for each in queries:
+        check_query(rows, each, ledger)
+    for each in queries:
+        ledger.charge(each)
     encoded = rows._encoded(layout, ledger)
     teacher_of_row = assign_teachers(rows._unit_of_row(), num_teachers, key=ledger.noise.key())
     partitions = partition_by_teacher(encoded, teacher_of_row, num_teachers)
-    noise, steps = np.zeros(num_queries, dtype=np.int64), 1
-    if ledger.guarantee.is_private:
-        noise, steps = _vote_noise(event, ledger.noise, num_queries=num_queries, num_teachers=num_teachers)
-    return ChargedVotes(partitions, jnp.asarray(noise.astype(np.int32)), steps)
+    draw = functools.partial(_vote_noise, ledger, num_queries=num_queries, num_teachers=num_teachers)
+    noise, steps = draw(event)
+    held = None
+    if test_event is not None:
+        test_noise, test_steps = draw(test_event)
+        held = ThresholdTests(jnp.asarray(test_noise.astype(np.int32)), test_steps, threshold * num_teachers)
+    return ChargedVotes(partitions, jnp.asarray(noise.astype(np.int32)), steps, held)
 
 
 def _vote_noise(
-    event: Gaussian | DiscreteLaplace, source: NoiseSource, *, num_queries: int, num_teachers: int
+    ledger: Ledger, event: Gaussian | DiscreteLaplace, *, num_queries: int, num_teachers: int
 ) -> tuple[Int64[np.ndarray, " queries"], int]:
-    """The noise of each vote in steps, and how many steps a vote has."""
+    """The noise of each vote or test in steps, and how many steps a vote has."""
+    source = ledger.noise
+    if not ledger.guarantee.is_private:
+        return np.zeros(num_queries, dtype=np.int64), 1
     if isinstance(event, DiscreteLaplace):
         return source.discrete_laplace(1 / Fraction(event.epsilon), (num_queries,)), 1
     stddev = vote_stddev(event.noise_multiplier, num_queries=num_queries, num_teachers=num_teachers)

@@ -4,6 +4,7 @@ Exact counts leave `privacy/` only with noise, or as a selection (`selection.py`
 """
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow as pa
 from understudy.errors import BudgetExceeded
 from understudy.privacy.batches import add_arrays
 from understudy.privacy.charges import check_query, check_table_query, event_of
-from understudy.privacy.events import DiscreteGaussian
+from understudy.privacy.events import DiscreteGaussian, LaplaceMarginals
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.marginal_noise import MarginalRecorder
 from understudy.privacy.rows import Box, Clique, PrivateRows
@@ -37,10 +38,20 @@ def noisy_counts(rows: PrivateRows, cliques: Sequence[Clique], query: Query, led
 
 
 def count_with_noise(
-    rows: PrivateRows, query: Clique | Box, stddev: float, ledger: Ledger, record: MarginalRecorder
+    rows: PrivateRows,
+    query: Clique | Box,
+    stddev: float,
+    ledger: Ledger,
+    record: MarginalRecorder,
+    laplace_scale: Fraction | None = None,
 ) -> np.ndarray:
-    """One charged answer. For callers that have charged for it, or counted it against what they charged."""
-    noise = ledger.noise.discrete_gaussian(stddev, rows.shape_of(query))
+    """One charged answer, with Laplace noise where a scale is given. For callers that have charged for it, or counted
+    it against what they charged."""
+    shape = rows.shape_of(query)
+    if laplace_scale is None:
+        noise = ledger.noise.discrete_gaussian(stddev, shape)
+    else:
+        noise = ledger.noise.discrete_laplace(laplace_scale, shape)
     noisy = (rows._exact_counts(query) + noise).astype(float)
     if not isinstance(query, Box):  # a box is a single count, so it is not listed among marginals
         rows._note_total(noisy, stddev)
@@ -51,11 +62,11 @@ def count_with_noise(
 def noisy_answers(rows: PrivateRows, query: Query, ledger: Ledger) -> "ChargedAnswers":
     """Charges for all marginals or boxes of `query` at once, and returns the function that counts them one by one.
 
-    Formal guarantee: the cost of `query`, a `DiscreteGaussian`, under add/remove of one unit: at most its `count`
-    answers, each of which a unit moves by at most `max_rows_per_unit` in L2 norm. What is counted may depend on earlier
-    answers; the cost does not.
+    Formal guarantee: the cost of `query`, a `DiscreteGaussian` or `LaplaceMarginals`, under add/remove of one unit: at
+    most its number of answers, each of which a unit moves by at most `max_rows_per_unit` in L1 norm, and so in L2 norm.
+    What is counted may depend on earlier answers; the cost does not.
     """
-    event = event_of(query, DiscreteGaussian)
+    event = event_of(query, DiscreteGaussian, LaplaceMarginals)
     if rows.max_rows_per_unit > event.sensitivity:
         raise BudgetExceeded(
             f"'{query.what}' is planned for {event.sensitivity} rows per unit, not for {rows.max_rows_per_unit}. This "
@@ -63,21 +74,34 @@ def noisy_answers(rows: PrivateRows, query: Query, ledger: Ledger) -> "ChargedAn
         )
     check_query(rows, query, ledger)
     ledger.charge(query)
-    return ChargedAnswers(rows, event.stddev, event.count, ledger, ledger._recorder(query))
+    record = ledger._recorder(query)
+    if isinstance(event, DiscreteGaussian):
+        return ChargedAnswers(rows, event.stddev, event.count, ledger, record)
+    # The quotient of two floats, exactly: rounded, noise could be slightly less than was charged.
+    scale = event.sensitivity / Fraction(event.epsilon)
+    return ChargedAnswers(rows, event.stddev, event.rounds, ledger, record, scale)
 
 
 class ChargedAnswers:
     """Noisy answers that were charged: a fixed number, each with noise of the same standard deviation."""
 
-    def __init__(self, rows: PrivateRows, stddev: float, count: int, ledger: Ledger, record: MarginalRecorder):
-        self._private, self._ledger, self._record = rows, ledger, record
+    def __init__(
+        self,
+        rows: PrivateRows,
+        stddev: float,
+        count: int,
+        ledger: Ledger,
+        record: MarginalRecorder,
+        laplace_scale: Fraction | None = None,
+    ):
+        self._private, self._ledger, self._record, self._laplace_scale = rows, ledger, record, laplace_scale
         self.stddev, self.left = stddev, count
 
     def __call__(self, query: Clique | Box) -> np.ndarray:
         if self.left == 0:
             raise BudgetExceeded("All charged answers have been given. This query was not made.")
         self.left -= 1
-        return count_with_noise(self._private, query, self.stddev, self._ledger, self._record)
+        return count_with_noise(self._private, query, self.stddev, self._ledger, self._record, self._laplace_scale)
 
 
 def noisy_size(table: PrivateTable, query: Query, ledger: Ledger) -> int:

@@ -141,6 +141,16 @@ def public_gradient(
     return _exact_sum(loss, network, units, Clip.flat(math.inf), batch, fakes_fn, sum_key)[0]
 
 
+def public_clipped_gradient(
+    loss: RowLoss, network: PyTree, units: PublicUnits, clip: Clip, *, key: PRNGKeyArray
+) -> PyTree:
+    """The sum of the gradients of public or generated rows, each clipped as private ones are, without noise or cost."""
+    keys = jax.random.split(key, len(units.rows))
+    taken = jnp.ones(len(units.rows), dtype=bool)
+    exact_sum, within = clipped_sum(unit_loss(loss), network, (units.rows, units.present, None, keys), taken, clip)
+    return add_noise(exact_sum, within, clip, noise_multiplier=0.0, key=key).gradient
+
+
 def _exact_sum(
     loss: RowLoss,
     network: PyTree,

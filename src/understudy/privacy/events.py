@@ -86,6 +86,11 @@ class Event(abc.ABC):
         return None
 
     @property
+    def pure_epsilon(self) -> float | None:
+        """Epsilon at delta 0, by simple composition of its rounds; None: there is none."""
+        return None
+
+    @property
     def gaussian_mu_squared(self) -> float | None:
         """mu^2 of an event that is exactly mu-Gaussian DP: the squares add up, and epsilon has a closed form."""
         return None
@@ -256,12 +261,7 @@ class SubsampledGaussian(Event):
         return self.steps * min(1.0, 2 * self.sampling_rate) * normal_escape(1 / self.noise_multiplier)
 
     def rdp(self) -> np.ndarray:
-        accountant = rdp.RdpAccountant(SUBSAMPLED_ORDERS)
-        sums = dp_accounting.GaussianDpEvent(self.noise_multiplier)
-        step = dp_accounting.PoissonSampledDpEvent(self.sampling_rate, sums)
-        with _without_warnings():  # orders whose series does not converge are infinite: a harmless warning for each
-            accountant.compose(step, self.steps)
-        return np.concatenate([accountant._rdp, np.full(len(ORDERS) - len(SUBSAMPLED_ORDERS), np.inf)])
+        return self.steps * _step_rdp(self.sampling_rate, self.noise_multiplier)
 
     def describe(self) -> str:
         return (
@@ -280,6 +280,10 @@ class Rounds(Concentrated):
     @property
     def has_pld(self) -> bool:
         return True
+
+    @property
+    def pure_epsilon(self) -> float | None:
+        return None if self.tail_delta else self.rounds * self.epsilon
 
     def pld(self, grid: float) -> pld.PrivacyLossDistribution:
         """The losses of all rounds are one binomial, which avoids rounding each round up to the grid (with 400 rounds
@@ -363,8 +367,38 @@ class LaplaceCounts(Concentrated):
     def rho(self) -> float:
         return self.epsilon**2 / 2  # as for any pure epsilon
 
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon
+
     def describe(self) -> str:
         return f"discrete Laplace noise, scale {self.sensitivity / self.epsilon:.4g} on every count"
+
+
+@dataclasses.dataclass(frozen=True)
+class LaplaceMarginals(Rounds):
+    """`rounds` vectors of counts, each cell with discrete Laplace noise of scale `sensitivity` / `epsilon`. One unit
+    moves each vector by at most `sensitivity` in L1 norm, so that each is `epsilon`-DP."""
+
+    sensitivity: Count = 1
+
+    @property
+    def rho(self) -> float:
+        return self.rounds * self.epsilon**2 / 2  # as for any pure epsilon
+
+    @property
+    def covered_rows(self) -> int:
+        return self.sensitivity
+
+    @property
+    def stddev(self) -> float:
+        """The standard deviation of the noise of a count."""
+        decay = math.exp(-self.epsilon / self.sensitivity)
+        return math.sqrt(2 * decay) / (1 - decay)
+
+    def describe(self) -> str:
+        vectors = "" if self.rounds == 1 else f" of {self.rounds:,} marginals"
+        return f"discrete Laplace noise, scale {self.sensitivity / self.epsilon:.4g} on every count{vectors}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -384,7 +418,7 @@ EVENTS: dict[str, type[Event]] = {
     cls.__name__: cls
     for cls in (
         *(DiscreteGaussian, UnitHistogram, Gaussian, SubsampledGaussian),
-        *(Selections, Pure, DiscreteLaplace, LaplaceCounts, ZCDP),
+        *(Selections, Pure, DiscreteLaplace, LaplaceCounts, LaplaceMarginals, ZCDP),
     )
 }
 
@@ -408,6 +442,16 @@ def normal_escape(shift: float, *, end: float = NORMAL_END, coordinates: int = M
     density = math.exp(-(end**2) / 2) / math.sqrt(2 * math.pi)
     one = float(special.ndtr(shift - end) - special.ndtr(-end)) - density * shift
     return min(1.0, one + density * shift * math.sqrt(coordinates))
+
+
+@functools.lru_cache(maxsize=256)
+def _step_rdp(sampling_rate: float, noise_multiplier: float) -> np.ndarray:
+    """Renyi divergences of one step: a search for a number of steps needs them once."""
+    accountant = rdp.RdpAccountant(SUBSAMPLED_ORDERS)
+    sums = dp_accounting.GaussianDpEvent(noise_multiplier)
+    with _without_warnings():  # orders whose series does not converge are infinite: a harmless warning for each
+        accountant.compose(dp_accounting.PoissonSampledDpEvent(sampling_rate, sums))
+    return np.concatenate([accountant._rdp, np.full(len(ORDERS) - len(SUBSAMPLED_ORDERS), np.inf)])
 
 
 def _subsampled_gaussian(sampling_rate: float, noise_multiplier: float, grid: float) -> pld.PrivacyLossDistribution:

@@ -13,7 +13,7 @@ from typing import Protocol
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import accounting
 from understudy.privacy.accounting import NO_NOISE, Spent
-from understudy.privacy.events import Event
+from understudy.privacy.events import Event, SubsampledGaussian
 from understudy.privacy.marginal_noise import MarginalRecorder, MeasuredMarginal
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan as Plan
@@ -25,6 +25,7 @@ from understudy.privacy.statement import strength as strength
 from understudy.run.checkpoint import Slot
 
 DEFAULT_DELTA = 1e-6
+LEAST_DEFAULT_DELTA = 1e-11
 MOST_DELTA = 0.01
 LARGE_DELTA = 1e-4
 """A larger delta needs a declared number of rows to compare with, and causes a warning in the certificate."""
@@ -112,15 +113,19 @@ class Guarantee:
 
 
 def default_delta(declared_rows: int | None) -> float:
-    """n^(-3/2) rounded down to two digits, at most 1e-5; 1e-6 when no size is declared.
+    """n^(-3/2) rounded down to two digits, at most 1e-5 and at least 1e-11; 1e-6 when no size is declared.
 
-    >>> default_delta(8802), default_delta(None)
-    (1.2e-06, 1e-06)
+    Below the floor, which begins at 22 million rows, what floating-point noise adds to delta would determine the noise
+    of training (`accounting.LEAST_FLOATING_DELTA`). It ends at ten thousand million rows: delta is never more than
+    1 / (10 n), so that the expected number of units for which the guarantee fails is at most a tenth.
+
+    >>> default_delta(8802), default_delta(130_000_000), default_delta(None)
+    (1.2e-06, 1e-11, 1e-06)
     """
     if declared_rows is None:
         return DEFAULT_DELTA
     # A float cannot hold "just below one" in two digits, so a size of one takes the cap like every small size.
-    exact = min(1e-5, declared_rows**-1.5)
+    exact = min(1e-5, max(declared_rows**-1.5, min(LEAST_DEFAULT_DELTA, 0.1 / declared_rows)))
     digits = 10.0 ** (math.floor(math.log10(exact)) - 1)
     return float(f"{math.floor(exact / digits + 1e-9) * digits:.1e}")
 
@@ -196,6 +201,32 @@ class Budget:
         accounting.check_tails((*self._events, *events_of_noise(1.0)), self.delta)
         return accounting.calibrate(events_of_noise, epsilon=self.epsilon, delta=self._open_delta, already=self._events)
 
+    def most_steps(self, events_of_steps: Callable[[int], Sequence[Event]], multiple: int = 1) -> int:
+        """The largest number of steps, a multiple of `multiple`, whose exact cost still fits; refused if none does."""
+        if not self.is_private:
+            raise ConfigError(
+                "noise_multiplier determines the number of steps by the budget, and a run that is not private has "
+                "none. Set steps instead."
+            )
+        accounting.check_tails((*self._events, *events_of_steps(multiple)), self.delta)
+        found = accounting.most_steps(
+            events_of_steps, epsilon=self.epsilon, delta=self._open_delta, already=self._events, multiple=multiple
+        )
+        if not found:
+            raise BudgetExceeded(
+                f"With this noise_multiplier not even {multiple} step{'s' * (multiple > 1)} fit into epsilon "
+                f"{self.epsilon:g} at delta {self.delta:g}. Raise noise_multiplier or epsilon, or lower sampling_rate."
+            )
+        return found
+
+    def moments_epsilon(self, events: Sequence[SubsampledGaussian]) -> float:
+        """What the moments accountant states for these steps and those planned before, at the whole delta.
+
+        For comparison with papers: a weaker bound, by which nothing is charged.
+        """
+        steps = [event for event in (*self._events, *events) if isinstance(event, SubsampledGaussian)]
+        return accounting.moments_epsilon(steps, self.delta)
+
     def rho(self) -> float:
         """The largest zCDP budget that still fits."""
         if not self.is_private:
@@ -220,6 +251,22 @@ class Budget:
         if not self.is_private or before >= self.epsilon:
             return self  # nothing to divide; where nothing is left, calibration refuses
         return dataclasses.replace(self, epsilon=before + fraction * (self.epsilon - before))
+
+    def simple_rest(self) -> float:
+        """What is left of epsilon by simple composition: at delta 0, if all queries before have such a cost.
+
+        >>> Budget(1.0, 1e-6).simple_rest()
+        1.0
+        """
+        pure = [event.pure_epsilon for event in self._events]
+        before = sum(each for each in pure if each is not None) if None not in pure else self._spent()
+        if before >= self.epsilon:
+            raise BudgetExceeded(
+                "By simple composition, earlier queries have used the whole budget. Raise epsilon, or declare more in "
+                "the schema.",
+                left=0.0,
+            )
+        return self.epsilon - before
 
     def _spent(self) -> float:
         return _spent(self).epsilon if self.already and self.is_private else 0.0
@@ -265,6 +312,7 @@ class Ledger:
         self._outer: Ledger | None = None
         self._split: list[Partition] = []  # the partitions of the units; those of the run in every view
         self._measured: list[MeasuredMarginal] = []  # one list for the whole run, shared by all views
+        self._accuracy: list[str] = []  # likewise
 
     @property
     def queries(self) -> tuple[Query, ...]:
@@ -312,7 +360,6 @@ class Ledger:
             views.append(outer)
         for view in views:
             _check_fits(view.remaining, query)
-        self._accuracy: list[str] = []  # likewise
         if self._store is not None and self.guarantee.is_private:
             self._store.is_charged = True
         for view in views:
@@ -323,7 +370,12 @@ class Ledger:
         inner = Ledger(self.guarantee, noise=self.noise, max_rows_per_unit=self.max_rows_per_unit, store=self._store)
         inner._queries, inner._cap, inner._outer = self._queries, cap, self
         inner._own, inner._split, inner._measured = [], self._split, self._measured
+        inner._accuracy = self._accuracy
         return inner
+
+    def state_accuracy(self, *sentences: str) -> None:
+        """For the certificate: how accurate the answers are. From public facts and answers alone."""
+        self._accuracy.extend(sentences)
 
     def _recorder(self, query: Query) -> MarginalRecorder:
         """For a mechanism that has charged `query`: records the marginals that it then measures."""
@@ -370,13 +422,8 @@ class Ledger:
             spent = Spent(self.guarantee.epsilon, self.guarantee.epsilon)
         return Statement(
             epsilon_target=self.guarantee.epsilon,
-        inner._accuracy = self._accuracy
             delta=self.guarantee.delta,
             epsilon=spent.epsilon,
-    def state_accuracy(self, *sentences: str) -> None:
-        """For the certificate: how accurate the answers are. From public facts and answers alone."""
-        self._accuracy.extend(sentences)
-
             epsilon_pld=spent.pld,
             epsilon_rdp=spent.rdp,
             accountant=spent.accountant,
@@ -384,6 +431,7 @@ class Ledger:
             max_rows_per_unit=self.max_rows_per_unit,
             queries=queries,
             measurements=self.measurements if planned is None else (),
+            accuracy=tuple(self._accuracy) if planned is None else (),
             released=planned is None,
             warnings=(*self.guarantee.warnings, *warnings),
             method=method,
@@ -430,4 +478,3 @@ def spent_by(plan: Plan | Sequence[Query], guarantee: Guarantee) -> Spent:
     if not guarantee.is_private:
         return Spent(math.inf, math.inf)
     return _spent(guarantee.budget().after(tuple(plan)))
-            accuracy=tuple(self._accuracy) if planned is None else (),

@@ -70,6 +70,19 @@ def partition_by_teacher(rows: np.ndarray, teacher_of_row: Int[np.ndarray, " row
     return Partitions(jnp.asarray(ordered), jnp.asarray(offsets, jnp.int32), jnp.asarray(lengths, jnp.int32))
 
 
+class ThresholdTests(eqx.Module):
+    """Tests that were charged, one for each vote: whether enough teachers agree. Opaque, and a pytree."""
+
+    _noise: Int32[Array, " queries"]
+    """Of each test, in steps."""
+    _steps: int = eqx.field(static=True)
+    votes: float = eqx.field(static=True)
+    """How many teachers must agree. Public."""
+
+    def __repr__(self) -> str:
+        return "ThresholdTests(...)"
+
+
 class ChargedVotes(eqx.Module):
     """Votes that were charged: the partitions of their teachers, and the noise of each vote. Opaque, and a pytree."""
 
@@ -78,6 +91,8 @@ class ChargedVotes(eqx.Module):
     """Of each vote, in steps; zeros in a run that is not private. Whoever saw it could subtract it."""
     _steps: int = eqx.field(static=True)
     """Of which a vote has so many: a power of two."""
+    _tests: ThresholdTests | None = None
+    """None: every row that was put to the vote gets its answer."""
 
     def __repr__(self) -> str:
         return "ChargedVotes(...)"
@@ -192,16 +207,18 @@ def noisy_votes(
 ) -> Float[Array, " queries"]:
     """How many teachers call each generated row real, with the charged noise of the queries from number `first` on.
 
-    A teacher compares its score of a row with even odds ("half"), or with the median of its scores of `others`.
+    A teacher compares its score of a row with even odds ("half"), or with the median of its scores of `others`. Where
+    threshold tests were charged, a row whose noisy majority is below the threshold has NaN for an answer.
 
-    Formal guarantee: for each query the mechanism that was charged (`charges.charge_votes`), of sensitivity one,
+    Formal guarantee: for each query the mechanisms that were charged (`charges.charge_votes`), each of sensitivity one,
     provided that `rows` and `others` depend on private rows through earlier noisy votes alone, and that no number of a
     query is used twice: an opinion is a function of the teacher's own partition, of these rows and of randomness that
     no other partition has touched. A teacher without rows votes no, so it is as if it were not there.
     """
     opinions = exact_opinions(teachers, rows, others, against=against)
     exact_votes = exact_vote_counts(opinions, charged._partitions._lengths)
-    return add_vote_noise(charged, exact_votes, first)
+    noisy = add_vote_noise(charged, exact_votes, first)
+    return noisy if charged._tests is None else jnp.where(passes_test(charged, exact_votes, first), noisy, jnp.nan)
 
 
 def exact_opinions(
@@ -233,7 +250,28 @@ def add_vote_noise(
     What is returned is a function of whole numbers, count * steps + noise. Should one pass 32 bits, it wraps around,
     which is a function of it as well.
     """
-    at = first + jnp.arange(len(exact_votes))
-    noisy = exact_votes * charged._steps + jnp.take(charged._noise, at, mode="clip")
-    was_charged = (at >= 0) & (at < charged.num_queries)  # a clipped index would use the noise of another query again
+    noisy, was_charged = _with_noise(exact_votes, charged._noise, charged._steps, first)
     return jnp.where(was_charged, noisy.astype(jnp.float32) / charged._steps, jnp.nan)
+
+
+def passes_test(
+    charged: ChargedVotes, exact_votes: Int32[Array, " queries"], first: Int[Array, ""] | int
+) -> Bool[Array, " queries"]:
+    """Whether enough teachers agree on each row, yes or no, by the charged noise of its test; False if not charged.
+
+    Teachers without rows vote no like any other, so the majority max(n, teachers - n) moves by one at most.
+    """
+    tests = charged._tests
+    assert tests is not None
+    exact_majority = jnp.maximum(exact_votes, charged.num_teachers - exact_votes)
+    noisy, was_charged = _with_noise(exact_majority, tests._noise, tests._steps, first)
+    return was_charged & (noisy >= math.ceil(tests.votes * tests._steps))
+
+
+def _with_noise(
+    exact: Int32[Array, " queries"], noise: Int32[Array, " all"], steps: int, first: Int[Array, ""] | int
+) -> tuple[Int32[Array, " queries"], Bool[Array, " queries"]]:
+    """Counts in steps, with the noise of the numbers from `first` on, and which of these were charged."""
+    at = first + jnp.arange(len(exact))
+    was_charged = (at >= 0) & (at < len(noise))  # a clipped index would use the noise of another query again
+    return exact * steps + jnp.take(noise, at, mode="clip"), was_charged

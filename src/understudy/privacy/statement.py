@@ -114,6 +114,18 @@ class Statement(Summarized):
         return 2 * self.epsilon, min(1.0, (1 + math.exp(self.epsilon)) * self.delta)
 
     @property
+    def pure_epsilon(self) -> float | None:
+        """Epsilon at delta 0, by simple composition, if every query has one; that of the most expensive partition."""
+        own: dict[str | None, float] = {None: 0.0}
+        for query in self.queries:
+            cost = query.event.pure_epsilon
+            if cost is None or query.delta:
+                return None
+            own[query.partition] = own.get(query.partition, 0.0) + cost
+        shared = own.pop(None)
+        return shared + max(own.values(), default=0.0) if self.queries else None
+
+    @property
     def strength(self) -> Strength | None:
         """How strong the guarantee is, by epsilon alone; None where nothing is guaranteed."""
         return strength(self.epsilon) if self.is_private else None

@@ -22,17 +22,17 @@ from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
 from understudy.models.networks import GENERATORS, Decoded, Decoder, GeneratorNetwork
 from understudy.notes import Note
-from understudy.privacy.charges import charge_dpsgd
+from understudy.privacy.charges import charge_dpsgd, event_of
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
 from understudy.privacy.events import Gaussian, SubsampledGaussian
-from understudy.privacy.ledger import Budget, Plan
+from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.moments import check_rows, noisy_gram
 from understudy.privacy.rows import PublicRows
 from understudy.privacy.sampling import round_sampling_rate
 from understudy.progress import Progress, prefix_progress, stretch_progress
 from understudy.schema import Domain
 from understudy.settings import AtLeast, Count, InnerFraction, NotNegative, OneOf, Positive, SettingError, Widths
-from understudy.synthesizers.dpgan import check_gan, critic_query, engine_settings
+from understudy.synthesizers.dpgan import check_gan, critic_query, engine_settings, notes_on_steps
 from understudy.synthesizers.neural import NeuralMethod, Trained
 from understudy.synthesizers.protocol import Capabilities, PublicUse
 from understudy.synthesizers.run import Run, calibrate_query
@@ -88,6 +88,9 @@ class AutoGAN(GANSettings, NeuralMethod):
     """The clip norm of one unit's gradient, of encoder and decoder together."""
     autoencoder_fraction: InnerFraction = 0.4
     """The fraction of the budget for the first phase, calibrated alone; the critic gets the rest."""
+    autoencoder_noise_multiplier: Positive | None = None
+    """The noise multiplier of the first phase, as papers give it: its steps cost what they cost, whatever
+    `autoencoder_fraction` is, and the critic gets the rest. Left out: by `autoencoder_fraction`."""
     pca_fraction: InnerFraction = 0.1
     """With dp_pca: the fraction of the budget for the second moments."""
     reconstruction: Annotated[str, OneOf(*RECONSTRUCTIONS)] = "typed"
@@ -142,18 +145,23 @@ class AutoGAN(GANSettings, NeuralMethod):
             rate, steps = round_sampling_rate(self._sampling), self.autoencoder_steps
             network = "autoencoder" if self.encoder == "joint" else "decoder"
             what = f"{steps} {network} steps, each on about one unit in {1 / rate:.0f}"
-            part = budget.fraction(self.autoencoder_fraction)
-            queries.append(
-                calibrate_query("autoencoder", what, lambda n: SubsampledGaussian(rate, n, steps), domain, part)
-            )
+            if self.autoencoder_noise_multiplier is not None:
+                event = SubsampledGaussian(rate, self.autoencoder_noise_multiplier, steps)
+                queries.append(Query("autoencoder", what, event, columns=domain.names))
+            else:
+                part = budget.fraction(self.autoencoder_fraction)
+                queries.append(
+                    calibrate_query("autoencoder", what, lambda n: SubsampledGaussian(rate, n, steps), domain, part)
+                )
         queries.append(critic_query(self, domain, budget.after(queries)))
+        notes = notes_on_steps(self, budget, queries)
         if not self.too_large(domain.largest):
-            return Plan(tuple(queries))
+            return Plan(tuple(queries), notes)
         note = Note(
             f"If estimated categories give more than {MOST_GRAM:,} features, the rarest of them become 'other'. "
             "Declare them in the schema to keep them."
         )
-        return Plan(tuple(queries), (note,))
+        return Plan(tuple(queries), (*notes, note))
 
     def _check_domain(self, domain: Domain) -> None:
         """Refuses a table that these settings do not fit. Public facts only."""
@@ -201,7 +209,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         """
         if self.latent_critic:
             raise ConfigError("With latent_critic the critics score codes, not rows. Set latent_critic=false.")
-        return self.steps // self.critic_steps // every
+        return self.num_steps // self.critic_steps // every
 
     def _train(self, run: Run, options: RunOptions) -> Trained:
         """Both phases. What leaves a phase is post-processing of its queries.
@@ -214,7 +222,8 @@ class AutoGAN(GANSettings, NeuralMethod):
             self.num_checkpoints(options.keep_every)
         prepared = prepare(self, run.rows, run.plan, run.ledger)
         encoder_key, generator_key, critic_key, public_key, shift_key = jax.random.split(run.key, 5)
-        phases = _phases(options.progress, self.autoencoder_steps, self.steps)
+        critic_steps = event_of(run.plan["critic"], SubsampledGaussian).steps
+        phases = _phases(options.progress, self.autoencoder_steps, critic_steps)
         autoencoder = self._init_autoencoder(prepared, run, encoder_key)
         if run.public is not None:
             autoencoder = self._train_on_public(autoencoder, prepared, run.public, public_key)
@@ -250,7 +259,9 @@ class AutoGAN(GANSettings, NeuralMethod):
         if self.latent_critic:
             settings = dataclasses.replace(settings, blocks=(Block("tanh", code),), marginal_weight=0.0, masks=())
             generator, encoder = codes, Coded(prepared.layout, autoencoder.encoder)
-        plain = Critic(num_features(settings.blocks), settings.critic_widths, key=critic_key)
+        plain = Critic(
+            num_features(settings.blocks), settings.critic_widths, dropout=settings.critic_dropout, key=critic_key
+        )
         is_centred = prepared.one_way is not None and not self.latent_critic
         critic = Centred(plain, autoencoder.encoder.centre) if is_centred else plain
         charged = charge_dpsgd(run.rows, run.plan["critic"], run.ledger, encoder)

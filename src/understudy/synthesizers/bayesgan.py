@@ -32,20 +32,22 @@ from understudy.privacy.sampling import round_sampling_rate
 from understudy.schema import Domain
 from understudy.settings import Between, Count, Fraction, NotNegative, OneOf, Positive, Widths, check_settings
 from understudy.synthesizers.protocol import Capabilities
-from understudy.synthesizers.run import Run
+from understudy.synthesizers.run import Run, describe_chosen_steps, moments_note
 from understudy.training.critics import one_hot_blocks
 from understudy.training.generation import Context
 from understudy.training.langevin import PRIORS, Chains, train_chains
 from understudy.training.loop import RunOptions, TrainingCheckpoint
-from understudy.training.prepare import plan_marginals, prepare
+from understudy.training.networks import CriticMixture
+from understudy.training.prepare import Prepared, plan_marginals, prepare
 from understudy.training.settings import (
     ClipNorm,
     FeatureSettings,
     GeneratorSettings,
     MarginalSettings,
-    SamplingSettings,
     Settings,
+    StepSettings,
 )
+from understudy.training.trajectory import Trajectory, score_by_critics
 
 SAMPLERS = ("sgld", "sghmc")
 PAIRS = ("mean", "sum")
@@ -57,7 +59,7 @@ STEP = 0.1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSettings):
+class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSettings):
     """A mixture of generators, sampled from a posterior by private Langevin dynamics.
 
     >>> import understudy as us
@@ -66,10 +68,11 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     'bayesgan(latent=32)'
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(rows=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(trajectory=True, critics=True, rows=True)
 
-    steps: Count = 1000
-    """Iterations; in each, every chain is updated."""
+    steps: Count | None = None
+    """Iterations; in each, every chain is updated. Left out: 1000, or as many as the budget covers with
+    `noise_multiplier`."""
     generator_chains: Count = 10
     discriminator_chains: Count = 1
     """Each of them queries the private rows and is charged."""
@@ -112,22 +115,24 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self._thinning < 1:
+        self.check_steps()
+        if self.noise_multiplier is None and self._thinning < 1:
             raise ConfigError(
-                f"samples_per_chain is {self.samples_per_chain}, but a chain has {self.steps - self._burn_in_steps} "
-                "steps after burn-in. Raise steps, or lower samples_per_chain or burn_in."
+                f"samples_per_chain is {self.samples_per_chain}, but a chain has "
+                f"{self.num_steps - self._burn_in_steps} steps after burn-in. Raise steps, or lower samples_per_chain "
+                "or burn_in."
             )
         round_sampling_rate(self.sampling_rate)
         self._chains(one_hot_blocks((2, 2)), 100)  # refuses unknown words before anything is spent
 
     @property
     def _burn_in_steps(self) -> int:
-        return math.ceil(self.burn_in * self.steps)
+        return math.ceil(self.burn_in * self.num_steps)
 
     @property
     def _thinning(self) -> int:
         """Steps between two kept states."""
-        return (self.steps - self._burn_in_steps) // self.samples_per_chain
+        return (self.num_steps - self._burn_in_steps) // self.samples_per_chain
 
     @property
     def _friction(self) -> float:
@@ -142,9 +147,12 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
         """How far one unit moves the drift of a discriminator: clipped, then scaled."""
         return self.clip_norm * self._power / round_sampling_rate(self.sampling_rate)
 
-    def _stages(self, num_rows: int) -> tuple[Stage, ...]:
+    def _stages(self, num_rows: int, steps: int | None = None) -> tuple[Stage, ...]:
+        """The schedule, of a number of steps that is tried or else of that of the settings."""
         first = STEP / num_rows if self.step_size is None else self.step_size
-        return stages(self.steps, first, self.schedule, decay=self.decay, offset=self.offset, most=MOST_STAGES)
+        return stages(
+            steps or self.num_steps, first, self.schedule, decay=self.decay, offset=self.offset, most=MOST_STAGES
+        )
 
     @property
     def _law(self) -> Law:
@@ -172,14 +180,36 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
         the rows."""
         self.check_features(domain)
         queries = plan_marginals(domain, budget, self.marginals_fraction)
-        schedule = self._stages(domain.num_rows)
-        noise = budget.after(queries).calibrate(lambda noise: self._events(schedule, noise))
-        for number, event in enumerate(self._events(schedule, noise)):
+        left, noise, chosen, why = budget.after(queries), self.noise_multiplier, self, ""
+        if noise is None:
+            schedule = self._stages(domain.num_rows)
+            noise = left.calibrate(lambda noise: self._events(schedule, noise))
+            events = self._events(schedule, noise)
+        else:
+            chosen = self._with_steps(left.most_steps(lambda steps: self._noisy_events(domain, steps)))
+            events = self._noisy_events(domain, chosen.num_steps)
+            why = describe_chosen_steps(left, events)
+        for number, event in enumerate(events):
             chains = f"{self.discriminator_chains} discriminator{'s' * (self.discriminator_chains > 1)}"
             what = f"{event.steps} updates of {chains}, each on about one unit in {1 / self.sampling_rate:.0f}"
+            what += why if number == 0 else ""
             queries.append(Query(f"discriminators {number + 1}", what, event, columns=domain.names))
-        text, is_hot = self._describe_temperature(domain.num_rows, noise if budget.is_private else 0.0)
-        return Plan(tuple(queries), (Note(text),) if budget.is_private or is_hot else ())
+        text, is_hot = chosen._describe_temperature(domain.num_rows, noise if budget.is_private else 0.0)
+        notes = (Note(text),) if budget.is_private or is_hot else ()
+        return Plan(tuple(queries), notes if self.noise_multiplier is None else (*notes, moments_note(left, events)))
+
+    def _noisy_events(self, domain: Domain, steps: int) -> list[SubsampledGaussian]:
+        """The events of so many steps with the noise multiplier of the settings."""
+        assert self.noise_multiplier is not None
+        return self._events(self._stages(domain.num_rows, steps), self.noise_multiplier)
+
+    def _with_steps(self, steps: int) -> "BayesGAN":
+        """The same settings with a number of steps in place of a noise multiplier."""
+        return dataclasses.replace(self, steps=steps, noise_multiplier=None)
+
+    def num_checkpoints(self, every: int) -> int:
+        """The number of checkpoints if one is kept every `every` steps."""
+        return self.num_steps // every
 
     def _describe_temperature(self, num_rows: int, noise: float) -> tuple[str, bool]:
         """What the noise of privacy makes of the temperature that was asked for, and whether that is far too much."""
@@ -208,9 +238,33 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     def fit(self, run: Run) -> PosteriorModel:
         """Formal guarantee: the cost of the plan's queries. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""
+        queries = [query for query in run.plan if query.key != "one_way"]
+        self._check_plan(queries, run.domain)
+        each = self.discriminator_chains * self.updates
+        made = sum(event_of(query, SubsampledGaussian).steps for query in queries) // each
+        chosen = self if self.noise_multiplier is None else self._with_steps(made)
+        options = RunOptions(keep_every=chosen._thinning, keep_last=chosen.samples_per_chain, progress=run.progress)
+        prepared, kept = chosen._train(run, queries, options)
+        return PosteriorModel(prepared.model(self, run.domain.names, concatenate_generators(kept)))
+
+    def trajectory(self, run: Run, *, checkpoints: int, every: int) -> Trajectory:
+        """All generator chains, and the mixture of all discriminator chains, of the last `checkpoints` states.
+
+        Formal guarantee: that of `fit`. Burn-in is a matter of which checkpoints are used.
+        """
+        queries = [query for query in run.plan if query.key != "one_way"]
+        self._check_plan(queries, run.domain)
+        options = RunOptions(keep_every=every, keep_last=checkpoints, progress=run.progress)
+        prepared, kept = self._train(run, queries, options)
+        models = tuple(PosteriorModel(prepared.model(self, run.domain.names, state.average)) for state in kept)
+        critics = [CriticMixture(state.critic) for state in kept]
+        return Trajectory(models, score_by_critics(critics, prepared.layout.blocks), prepared.encoder)
+
+    def _train(
+        self, run: Run, queries: Sequence[Query], options: RunOptions
+    ) -> tuple[Prepared, list[TrainingCheckpoint]]:
+        """Make the plan's queries. The number of steps is that of these settings."""
         rows, plan, ledger, domain = run.rows, run.plan, run.ledger, run.domain
-        queries = [query for query in plan if query.key != "one_way"]
-        self._check_plan(queries, domain)
         prepared = prepare(self, rows, plan, ledger)
         schedule, each = self._stages(domain.num_rows), self.discriminator_chains * self.updates
         charged = charge_langevin(
@@ -222,7 +276,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
         if is_hot:
             warnings.warn(text, stacklevel=2)
         scaled = [Stage(stage.iterations, stage.eta * self.generator_step) for stage in schedule]
-        trajectory = train_chains(
+        kept = train_chains(
             self._chains(prepared.layout.blocks, domain.num_rows, prepared.masks),
             charged,
             Clip.flat(self.clip_norm if is_private else math.inf),
@@ -230,17 +284,21 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
             ledger.noise.key(),
             network_key=jax.random.split(run.key)[0],
             context=Context(marginal=prepared.marginal),
-            options=RunOptions(
-                keep_every=self._thinning, keep_last=self.samples_per_chain, progress=run.progress, slot=ledger.slot()
-            ),
+            options=dataclasses.replace(options, slot=ledger.slot()),
         )
-        return PosteriorModel(prepared.model(self, domain.names, concatenate_generators(trajectory)))
+        return prepared, kept
 
     def _check_plan(self, queries: Sequence[Query], domain: Domain) -> None:
         """Refuses queries of other settings: what is done follows from these ones, so they must be what is charged."""
         events = [query.event for query in queries]
         multipliers = [event.noise_multiplier for event in events if isinstance(event, SubsampledGaussian)]
-        if not multipliers or events != self._events(self._stages(domain.num_rows), min(multipliers)):
+        expected: list[SubsampledGaussian] | None = None
+        if multipliers and self.noise_multiplier is not None:
+            total = sum(event.steps for event in events if isinstance(event, SubsampledGaussian))
+            expected = self._noisy_events(domain, total // (self.discriminator_chains * self.updates))
+        elif multipliers:
+            expected = self._events(self._stages(domain.num_rows), min(multipliers))
+        if events != expected:
             raise BudgetExceeded(
                 "The plan charges for different updates than these settings make. Plan and fit with the same settings."
             )

@@ -9,6 +9,7 @@ budget, regularise the generator (`marginal_weight=0` with `marginals_fraction=0
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import jax
 
@@ -25,7 +26,7 @@ from understudy.schema import Domain
 from understudy.settings import check_settings
 from understudy.synthesizers.neural import TargetMethod, Trained
 from understudy.synthesizers.protocol import Capabilities, PublicUse
-from understudy.synthesizers.run import Run, calibrate_query
+from understudy.synthesizers.run import Run, calibrate_query, describe_chosen_steps, moments_note
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Hyperparameters, init_state, train
 from understudy.training.generation import Context
@@ -36,9 +37,23 @@ from understudy.training.settings import ClipSettings, GANSettings, Settings, Ta
 
 def critic_query(method: GANSettings, domain: Domain, budget: Budget) -> Query:
     """All critic steps, for all of this budget."""
-    rate = round_sampling_rate(method.sampling_rate)
-    what = f"{method.steps} critic steps, each on about one unit in {1 / method.sampling_rate:.0f}"
-    return calibrate_query("critic", what, lambda noise: SubsampledGaussian(rate, noise, method.steps), domain, budget)
+    rate, noise_multiplier = round_sampling_rate(method.sampling_rate), method.noise_multiplier
+    each = f"critic steps, each on about one unit in {1 / method.sampling_rate:.0f}"
+    if noise_multiplier is None:
+        steps = method.num_steps
+        what = f"{steps} {each}"
+        return calibrate_query("critic", what, lambda noise: SubsampledGaussian(rate, noise, steps), domain, budget)
+    steps = budget.most_steps(lambda steps: [SubsampledGaussian(rate, noise_multiplier, steps)], method.critic_steps)
+    event = SubsampledGaussian(rate, noise_multiplier, steps)
+    what = f"{steps} {each}{describe_chosen_steps(budget, [event])}"
+    return Query("critic", what, event, columns=domain.names)
+
+
+def notes_on_steps(method: GANSettings, budget: Budget, queries: Sequence[Query]) -> tuple[Note, ...]:
+    """Of a plan whose number of steps follows from the budget, what the papers' accountant states for its training."""
+    if method.noise_multiplier is None:
+        return ()
+    return (moments_note(budget, [query.event for query in queries if isinstance(query.event, SubsampledGaussian)]),)
 
 
 def engine_settings(
@@ -59,8 +74,9 @@ def engine_settings(
 def check_gan(method: GANSettings) -> None:
     """Refuse what the annotations of single settings allow."""
     check_settings(method)
-    if method.steps % method.critic_steps:
-        raise ConfigError(f"steps ({method.steps}) must be a multiple of critic_steps ({method.critic_steps}).")
+    method.check_steps()
+    if method.noise_multiplier is None and method.num_steps % method.critic_steps:
+        raise ConfigError(f"steps ({method.num_steps}) must be a multiple of critic_steps ({method.critic_steps}).")
     round_sampling_rate(method.sampling_rate)
     engine_settings(method, one_hot_blocks((2, 2)), 100)
 
@@ -81,7 +97,7 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
 
     def num_checkpoints(self, every: int) -> int:
         """The number of checkpoints if one is kept every `every` generator steps."""
-        return self.steps // self.critic_steps // every
+        return self.num_steps // self.critic_steps // every
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Noisy marginals, then all critic steps, which take the rest. No cost depends on the rows."""
@@ -89,11 +105,12 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
         target_fraction = self.target_fraction if self._holds_target else 0.0
         queries = plan_marginals(domain, budget, self.marginals_fraction, target_fraction)
         queries.append(critic_query(self, domain, budget.after(queries)))
+        notes = notes_on_steps(self, budget, queries)
         if domain.target is None or not self._holds_target:
-            return Plan(tuple(queries))
+            return Plan(tuple(queries), notes)
         held = "Noisy 2-way marginals of every column with the target constrain the generator."
         note = Note(held if len(queries) > 2 else "This method treats the target like any other column.")
-        return Plan(tuple(queries), (note,))
+        return Plan(tuple(queries), (note, *notes))
 
     def _train(self, run: Run, options: RunOptions) -> Trained:
         rows, plan, ledger = run.rows, run.plan, run.ledger

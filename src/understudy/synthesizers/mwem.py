@@ -4,7 +4,8 @@ Hardt, Ligett and McSherry, "A simple and practical algorithm for differentially
 splits of the QUAIL paper's library (smartnoise-synth). Deviations: privacy costs are fixed in advance, calibrated
 jointly and shared by all groups, whose queries compete in one selection; 1-way marginals are measured first, without
 selection; queries with the target may have a larger weight; the step of an update is one over the largest cell of its
-marginal, where the paper divides by twice the rows, so that a few passes do what hundreds of its steps do.
+marginal, where the paper divides by twice the rows, so that a few passes do what hundreds of its steps do. Noise is
+Gaussian by default; `noise="laplace"` is the paper's, with a pure epsilon.
 """
 
 import dataclasses
@@ -24,7 +25,7 @@ from understudy.models.graphical import GraphicalModel, log_possible
 from understudy.models.junction import Clique, junction_tree, zeros_within
 from understudy.notes import Note
 from understudy.privacy.counts import ChargedAnswers, noisy_answers
-from understudy.privacy.events import DiscreteGaussian, Event, Selections
+from understudy.privacy.events import DiscreteGaussian, Event, LaplaceMarginals, Selections
 from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.rows import Box
@@ -90,6 +91,10 @@ class MWEM:
     selection_fraction: Annotated[InnerFraction, Advice("To measure without selecting, use measure_only.")] = 0.2
     """The fraction of the zCDP budget for selections."""
 
+    noise: Annotated[str, OneOf("gaussian", "laplace")] = "gaussian"
+    """The noise of measurements: `gaussian`, or `laplace` as in the paper. With laplace all privacy costs are pure and
+    add up to epsilon at delta 0, and `selection_fraction` is a fraction of epsilon."""
+
     score: Annotated[str, OneOf("penalised", "mean")] = "penalised"
     """The score of a query: `penalised` (absolute error minus the expected error of measuring it) or `mean` (mean error
     of a cell, as in the library)."""
@@ -124,6 +129,8 @@ class MWEM:
                 "smaller splits (or leave them out), fewer bins (--max-bins), or drop columns."
             )
         noise = budget.calibrate(lambda noise: list(self._events(domain, budget, noise).values()))
+        if self.noise == "laplace":  # the sum of all costs, where other accountants would allow less noise
+            noise = max(noise, 1 / budget.simple_rest())
         answers, rounds = self._num_queries(domain)
         measured = f"{answers} marginal{'s' if answers > 1 else ''}, in a public order"
         if rounds:
@@ -155,6 +162,11 @@ class MWEM:
     def _events(self, domain: Domain, budget: Budget, noise: float) -> dict[str, Event]:
         answers, rounds = self._num_queries(domain)
         sensitivity, fraction = budget.max_rows_per_unit, self.selection_fraction if rounds else 0.0
+        if self.noise == "laplace":
+            pure: dict[str, Event] = {
+                "counts": LaplaceMarginals((1 - fraction) / noise / answers, answers, sensitivity)
+            }
+            return pure | ({"selections": Selections(fraction / noise / rounds, rounds)} if rounds else {})
         stddev = sensitivity * math.sqrt(answers / (2 * (1 - fraction))) * noise
         events: dict[str, Event] = {"counts": DiscreteGaussian(stddev, answers, sensitivity)}
         if rounds:
@@ -287,7 +299,8 @@ class MWEM:
         if self.score == "mean":
             return Candidates(queries, [expected[q] for q in queries], weights / sizes, np.zeros(len(queries)))
         # The expected error of measuring: the mean of |noise|, summed over the cells.
-        return Candidates(queries, [expected[q] for q in queries], weights, math.sqrt(2 / math.pi) * stddev * sizes)
+        mean = math.sqrt(0.5) if self.noise == "laplace" else math.sqrt(2 / math.pi)
+        return Candidates(queries, [expected[q] for q in queries], weights, mean * stddev * sizes)
 
 
 # --- Groups and queries: public facts alone ---

@@ -91,6 +91,8 @@ class VoteGAN(
     noisy."""
     critic_learning_rate: Positive = 1e-2
     """Of the student."""
+    critic_dropout: Fraction = 0.0
+    """The probability that a hidden value of student or teacher is dropped in a step, for each row by itself."""
     target_fraction: Fraction = 0.1
 
     def __post_init__(self) -> None:
@@ -103,6 +105,11 @@ class VoteGAN(
         if self.vote_noise == "laplace" and self.queries is None:
             raise ConfigError(
                 "vote_noise=laplace needs a number of queries, because its privacy cost grows with it. Set queries."
+            )
+        if self.vote_noise == "laplace" and self.threshold is not None:
+            raise ConfigError(
+                "A threshold is tested under Gaussian noise, and cannot be combined with vote_noise=laplace. Leave one "
+                "of them out."
             )
         # Unknown words are refused before anything is spent.
         self._settings(one_hot_blocks((2, 2)), None, None)
@@ -123,7 +130,11 @@ class VoteGAN(
         planned = plan_marginals(domain, budget, self.marginals_fraction, target_fraction)
         left = budget.after(planned)
         event: Gaussian | DiscreteLaplace
-        if self.vote_noise == "gaussian":
+        if self.threshold is not None:
+            event, test = self._confident(left.calibrate(self._confident))
+            what = "noisy tests whether enough teachers agree, on all rows that are put to the vote"
+            planned.append(Query("tests", what, test, columns=domain.names))
+        elif self.vote_noise == "gaussian":
             event = Gaussian(left.calibrate(lambda noise: [Gaussian(noise)]))
         else:
             rounds = self.queries or 1
@@ -131,7 +142,21 @@ class VoteGAN(
         teachers, queries = self.chosen(domain, event)
         planned.append(Query("votes", "noisy votes of all teachers on generated rows", event, columns=domain.names))
         scale = _scale(event, teachers, queries) if budget.is_private else 0.0
-        return Plan(tuple(planned), self._notes(domain, teachers, queries, scale))
+        notes = self._notes(domain, teachers, queries, scale)
+        if self.threshold is not None:
+            deviation = _scale(test, teachers, queries) if budget.is_private else 0.0
+            text = (
+                f"A row is labelled if at least {self.threshold:.0%} of the teachers agree on it, by a test with noise "
+                f"of standard deviation {deviation:,.1f} votes. All {queries:,} tests and votes are charged, whether "
+                "rows are labelled or not."
+            )
+            notes = (*notes, Note(text))
+        return Plan(tuple(planned), notes)
+
+    def _confident(self, noise: float) -> tuple[Gaussian, Gaussian]:
+        """The events of all votes and of all tests, which together cost one query of this noise multiplier."""
+        fraction = self.threshold_fraction
+        return Gaussian(noise / math.sqrt(1 - fraction)), Gaussian(noise / math.sqrt(fraction))
 
     def chosen(self, domain: Domain, event: Gaussian | DiscreteLaplace) -> tuple[int, int]:
         """Teachers and queries, as set, or else by the public number of rows and the noise that the budget leaves.
@@ -204,7 +229,16 @@ class VoteGAN(
         rows, ledger, domain, query = run.rows, run.ledger, run.domain, run.plan["votes"]
         teachers, queries = self.chosen(domain, event_of(query, Gaussian, DiscreteLaplace))
         prepared = self._prepare(run)
-        charged = charge_votes(rows, query, ledger, num_teachers=teachers, num_queries=queries, layout=prepared.encoder)
+        charged = charge_votes(
+            rows,
+            query,
+            ledger,
+            num_teachers=teachers,
+            num_queries=queries,
+            layout=prepared.encoder,
+            tests=None if self.threshold is None else run.plan["tests"],
+            threshold=self.threshold or 1.0,
+        )
         cross = None
         if self._crosses(domain):
             assert domain.target is not None

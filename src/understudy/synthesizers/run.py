@@ -1,11 +1,12 @@
 """What methods plan and fit with: a query that fills a budget, and the run that makes the planned queries."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jaxtyping import PRNGKeyArray
 
-from understudy.privacy.events import Event
+from understudy.notes import Note
+from understudy.privacy.events import Event, SubsampledGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.progress import Progress
@@ -23,6 +24,25 @@ def calibrate_query(
     """One query on all columns, with the least noise that fits the budget."""
     noise = budget.calibrate(lambda noise: [event_of(noise)])
     return Query(key, what, event_of(noise), columns=domain.names, partition=partition)
+
+
+def describe_chosen_steps(budget: Budget, events: Sequence[SubsampledGaussian]) -> str:
+    """What a query says of a number of steps that follows from the budget, for the plan and the certificate."""
+    noise = f"noise multiplier {events[0].noise_multiplier:g}"
+    return f", as many as the budget covers with {noise} ({_moments(budget, events)})"
+
+
+def moments_note(budget: Budget, events: Sequence[SubsampledGaussian]) -> Note:
+    """What the accountant of the papers states for these steps, for the reader of a plan."""
+    return Note(f"Of the training steps, {_moments(budget, events)}.")
+
+
+def _moments(budget: Budget, events: Sequence[SubsampledGaussian]) -> str:
+    figure = budget.moments_epsilon(events)
+    return (
+        "for comparison only: the moments accountant, a weaker bound by which nothing is charged, states epsilon "
+        f"{figure:.4f} at delta {budget.delta:g}"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

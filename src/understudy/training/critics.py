@@ -108,6 +108,15 @@ def row_loss(loss: Loss, blocks: Blocks, conditions: Conditions | None, *, paire
     return of_row
 
 
+def fake_row_loss(loss: Loss) -> RowLoss:
+    """What a critic minimises on one generated row, given beside its condition, if that row is clipped by itself."""
+
+    def of_row(critic: CriticNetwork, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
+        return loss.fake(critic(row, key=key)[None])
+
+    return of_row
+
+
 def gradient_penalty(
     critic: CriticNetwork, real: Array, fake: Array | None, kind: str, key: PRNGKeyArray
 ) -> Float[Array, ""]:

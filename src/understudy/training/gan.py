@@ -19,10 +19,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from understudy.encoding.features import num_features
 from understudy.models.networks import GENERATORS, Generator, GeneratorNetwork
 from understudy.privacy.clipping import Clip
-from understudy.privacy.dpsgd import sample_batches
+from understudy.privacy.dpsgd import public_clipped_gradient, sample_batches
+from understudy.privacy.rows import PublicUnits
 from understudy.privacy.sampling import Batches, num_slots
 from understudy.training.clip_schedule import adapt_clip, init_clip, renew_clip
-from understudy.training.critics import Conditions, row_loss
+from understudy.training.critics import Conditions, fake_row_loss, row_loss
 from understudy.training.dpsgd import Steps, row_gradient
 from understudy.training.generation import Context, critic_input, generate, generator_gradient, one_way
 from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
@@ -78,7 +79,7 @@ def init_state(
     if context.marginal is not None and isinstance(generator, Generator):
         last = init_at_shares(generator.exit, settings.blocks, one_way(context.marginal))
         generator = eqx.tree_at(lambda net: net.exit, generator, last)
-    critic = Critic(features + condition, settings.critic_widths, dropout=settings.dropout, key=critic_key)
+    critic = Critic(features + condition, settings.critic_widths, dropout=settings.critic_dropout, key=critic_key)
     return init_from_networks(settings, hyperparameters, generator, critic)
 
 
@@ -181,6 +182,12 @@ def _critic_step(
             return loss.fake(jax.vmap(lambda row, drop: critic(row, key=drop))(fakes, drops))
 
         direction = jax.tree_util.tree_map(jnp.add, direction, fake_gradient(state.critic))
+    if settings.fake_term == "clipped":
+        # Generated rows carry no privacy cost: clipped like real ones, as published, their sum needs no noise.
+        fakes = fakes_for(fake_key, settings.batch_size)
+        units = PublicUnits(fakes[:, None], jnp.ones((settings.batch_size, 1), dtype=bool))
+        clipped = public_clipped_gradient(fake_row_loss(loss), state.critic, units, state.clip, key=drop_key)
+        direction = jax.tree_util.tree_map(lambda part, leaf: part + leaf / settings.batch_size, direction, clipped)
     critic, moments = optimizer_step(
         optimizer_of(settings), state.critic, direction, state.critic_moments, hyperparameters.critic_learning_rate
     )

@@ -46,6 +46,19 @@ class Critic(eqx.Module):
         return self.layers[-1](row)
 
 
+class CriticMixture(eqx.Module):
+    """Several critics of one shape, stacked, as one: its score is the logarithm of the odds of their mean probability.
+
+    For a single critic that is its own score.
+    """
+
+    critics: CriticNetwork
+
+    def __call__(self, row: Float[Array, " inputs"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        scores = eqx.filter_vmap(lambda critic: critic(row))(self.critics)
+        return jax.nn.logsumexp(jax.nn.log_sigmoid(scores)) - jax.nn.logsumexp(jax.nn.log_sigmoid(-scores))
+
+
 class Constant(eqx.Module):
     """Numbers that training leaves alone. They are arguments of a compiled program, so other values need no other one.
 
@@ -113,9 +126,18 @@ class CrossedCritic(eqx.Module):
     features: int = eqx.field(static=True)
     """Of a row; what comes after them, a condition, is passed on as it is."""
 
-    def __init__(self, inputs: int, widths: Sequence[int], blocks: Blocks, block: int, *, key: PRNGKeyArray):
+    def __init__(
+        self,
+        inputs: int,
+        widths: Sequence[int],
+        blocks: Blocks,
+        block: int,
+        *,
+        dropout: float = 0.0,
+        key: PRNGKeyArray,
+    ):
         self.begin, self.size, self.features = starts(blocks)[block], blocks[block].size, num_features(blocks)
-        self.critic = Critic(inputs + self.size * self.features, widths, key=key)
+        self.critic = Critic(inputs + self.size * self.features, widths, dropout=dropout, key=key)
 
     def __call__(self, row: Float[Array, " inputs"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         levels = row[self.begin : self.begin + self.size]

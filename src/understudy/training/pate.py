@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from understudy.encoding.features import num_features
 from understudy.models.networks import GeneratorNetwork, sample_features
 from understudy.privacy.pate import AGAINST, ChargedVotes, Teachers, Teaching, init_teachers, noisy_votes, teacher_step
-from understudy.settings import AtLeast, Count, OneOf, Positive, Widths, check_settings
+from understudy.settings import AtLeast, Between, Count, InnerFraction, OneOf, Positive, Widths, check_settings
 from understudy.training import gan
 from understudy.training.critics import PENALTY, Conditions, gradient_penalty, row_loss
 from understudy.training.gan import Hyperparameters, State, generator_step, init_from_networks, optimizer_of
@@ -52,6 +52,11 @@ class VotingSettings:
     against: Annotated[str, OneOf(*AGAINST)] = "median"
     """What a teacher compares its score of a row with: its median score of generated rows, or even odds (half), as
     published."""
+    threshold: Annotated[float, Between(0.5, 1, open_low=True)] | None = None
+    """Confident votes: the fraction of teachers that must agree on a row, by a noisy test, for the student to learn
+    from it. Every test is charged, whether its row is labelled or not. None: every row is labelled."""
+    threshold_fraction: InnerFraction = 0.1
+    """With a threshold: the fraction of the zCDP budget of the votes for its tests."""
     pool: Count = 4
     """The rows put to the vote are those of which the student is least sure, among this many times as many; 1: any."""
     teacher_widths: Widths | None = None
@@ -169,8 +174,8 @@ def _critic(
     settings: Settings, voting: Voting, width: int, widths: tuple[int, ...], key: PRNGKeyArray
 ) -> CriticNetwork:
     if voting.cross is None:
-        return Critic(width, widths, dropout=settings.dropout, key=key)
-    return CrossedCritic(width, widths, settings.blocks, voting.cross, key=key)
+        return Critic(width, widths, dropout=settings.critic_dropout, key=key)
+    return CrossedCritic(width, widths, settings.blocks, voting.cross, dropout=settings.critic_dropout, key=key)
 
 
 def teaching_of(settings: Settings, voting: Voting, conditions: Conditions | None) -> Teaching:
@@ -212,9 +217,15 @@ def query_batch(
 def append_labels(
     voting: Voting, labelled: LabelledRows, rows: Float[Array, "queries features"], noisy: Float[Array, " queries"]
 ) -> LabelledRows:
-    """The memory with these rows in the places of the oldest ones."""
+    """The memory with these rows in the places of the oldest ones; a row without an answer is left out."""
     share = noisy / voting.teachers
     labels = (share > 0.5).astype(jnp.float32) if voting.labels == "majority" else share
+    if voting.threshold is not None:
+        answered = ~jnp.isnan(noisy)
+        at = (labelled.count + jnp.cumsum(answered) - 1) % voting.memory
+        at = jnp.where(answered, at, voting.memory)  # beyond the end, where nothing is written
+        kept = labelled.rows.at[at].set(rows, mode="drop"), labelled.labels.at[at].set(labels, mode="drop")
+        return LabelledRows(*kept, labelled.count + answered.sum(dtype=jnp.int32))
     at = (labelled.count + jnp.arange(len(rows))) % voting.memory
     return LabelledRows(labelled.rows.at[at].set(rows), labelled.labels.at[at].set(labels), labelled.count + len(rows))
 
@@ -241,7 +252,13 @@ def student_step(
 
     direction, optimizer = gradient(learned.critic), optimizer_of(settings)
     student, moments = optimizer_step(optimizer, learned.critic, direction, learned.critic_moments, rate)
-    return dataclasses.replace(learned, critic=student, critic_moments=moments)
+    after = dataclasses.replace(learned, critic=student, critic_moments=moments)
+    if voting.threshold is None:
+        return after
+    # Where no row has been labelled yet there is nothing to learn from.
+    return jax.tree_util.tree_map(
+        lambda new, old: jnp.where(labelled.count > 0, new, old) if eqx.is_array(new) else new, after, learned
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ the loop
@@ -270,7 +287,8 @@ def advance(
             fakes = sample_rows(settings, learned, voting.teacher_batch, conditions, key=fake_key)
             teachers = teacher_step(charged, teachers, teaching, fakes, key=own_key)
         rows, others = query_batch(settings, voting, learned, conditions, key=ask_key)
-        noisy = noisy_votes(charged, teachers, rows, others, against=voting.against, first=labelled.count)
+        asked = learned.iteration * voting.queries  # rows put to the vote so far, labelled or not
+        noisy = noisy_votes(charged, teachers, rows, others, against=voting.against, first=asked)
         labelled = append_labels(voting, labelled, rows, noisy)
         for number in range(voting.student_steps):
             student_key = jax.random.fold_in(learn_key, number)

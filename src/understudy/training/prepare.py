@@ -183,7 +183,15 @@ def prepare(
     marginals, crossed = measure_marginals(rows, plan, ledger)
     domain = rows.domain
     layout = layout_fn(
-        layout_of(method.features, domain, rows.scales, marginals, modes=method.modes, num_modes=method.num_modes)
+        layout_of(
+            method.features,
+            domain,
+            rows.scales,
+            marginals,
+            modes=method.modes,
+            num_modes=method.num_modes,
+            binary=method.binary,
+        )
     )
     block = None if crossed is None else target_block(domain)
     is_binned = method.features == "binned"

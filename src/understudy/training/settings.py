@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
-from understudy.encoding.features import FEATURES, MODES, Blocks
+from understudy.encoding.features import BINARY, FEATURES, MODES, Blocks
 from understudy.errors import ConfigError
 from understudy.models.networks import GENERATORS
 from understudy.models.zeros import Masks
@@ -48,9 +48,16 @@ class FeatureSettings:
     """With features="modes": components fitted to noisy histograms, or a public_grid of them."""
     num_modes: Count = 10
     """The largest number of components of a number."""
+    binary: Annotated[str, OneOf(*BINARY)] = "one_hot"
+    """With features="typed" or "modes": what the networks see of a column of two categories, one_hot or one bit."""
 
     def check_features(self, domain: "Domain") -> None:
         """Refuse features that need the numbers of too many rows. Before anything is charged, by public facts."""
+        if self.features == "binned" and self.binary != "one_hot":
+            raise ConfigError(
+                f"binary={self.binary} cannot be combined with features=binned, whose columns are all one-hot. Use "
+                "features=typed."
+            )
         if self.features != "binned":
             check_numbers(domain, 'Use features="binned", which trains on codes.')
 
@@ -74,12 +81,15 @@ class CriticSettings:
 
     loss: Annotated[str, OneOf(*LOSSES)] = "gan"
     """gan, saturating_gan, wgan, wgan_gp, dragan or kl_wgan."""
-    fake_term: Annotated[str, OneOf("separate", "paired")] = "separate"
-    """separate, or paired: one generated row clipped together with each real one."""
+    fake_term: Annotated[str, OneOf("separate", "paired", "clipped")] = "separate"
+    """separate; paired: one generated row clipped together with each real one; clipped: generated rows clipped one by
+    one like real ones."""
     critic_widths: Widths = (64, 64)
     """Small on purpose: noise grows with the number of weights."""
     critic_steps: Count = 1
     """Critic steps for each generator step."""
+    critic_dropout: Fraction = 0.0
+    """The probability that a hidden value of the critic is dropped, for each row by itself; 0: none is."""
     weight_clip: float = 0.0
     """Critic weights are clipped to this; 0: not at all."""
     spectral: bool = False
@@ -129,10 +139,19 @@ class ClipSettings:
 
     clip_groups: Count = 1
     """Smart clipping: groups of weights with bounds of their own, by the size of their gradients on generated rows."""
-    clip_allocation: Annotated[str, OneOf("uniform", "optimal")] = "optimal"
-    """How noise is allocated to groups: uniform, or optimal."""
+    clip_allocation: Annotated[str, OneOf("uniform", "optimal", "equal")] = "optimal"
+    """How noise is allocated to groups: uniform (in proportion to their clip norms), optimal (least noise in total) or
+    equal (the same noise on every weight)."""
     adaptive_clip: Annotated[str, OneOf("none", "public", "quantile", "noisy_norm")] = "none"
     """Where bounds come from: none (fixed), public (or generated) rows, quantile (noisy counts), noisy_norm."""
+    regroup_every: Count = 200
+    """Critic steps after which groups, and clip norms from public (or generated) rows, are determined again."""
+    clip_rows: Count = 256
+    """Public (or generated) rows that they are determined from."""
+    clip_quantile: Annotated[float, Between(0, 1, open_low=True, open_high=True)] = 0.5
+    """With adaptive_clip="quantile": the proportion of units whose gradient should be within the clip norm."""
+    clip_learning_rate: Positive = 0.2
+    """With adaptive_clip="quantile": how fast the clip norm follows the noisy counts."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,12 +183,43 @@ class ConditionSettings:
     """The weight of the generator's loss for not meeting its condition."""
 
 
+NUM_STEPS = 1000
+"""Where neither a number of steps nor a noise multiplier is set."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CriticStepSettings(SamplingSettings):
+class StepSettings(SamplingSettings):
+    """How many private steps a training makes: a number, or as many as the budget covers."""
+
+    steps: Count | None = None
+    """Steps; each costs budget. Left out: 1000, or as many as the budget covers with `noise_multiplier`."""
+    noise_multiplier: Positive | None = None
+    """The noise multiplier of a step, as papers give it: the number of steps then follows from the budget, before any
+    row is read. Left out: the least noise with which `steps` fit the budget."""
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps by settings alone; refused where it follows from the budget."""
+        if self.noise_multiplier is not None:
+            raise ConfigError(
+                "With noise_multiplier the number of steps follows from the budget, so the number of checkpoints is "
+                "not known in advance. Set steps instead; the plan of the method alone says how many fit."
+            )
+        return NUM_STEPS if self.steps is None else self.steps
+
+    def check_steps(self) -> None:
+        """Refuse two settings that each determine the number of steps."""
+        if self.steps is not None and self.noise_multiplier is not None:
+            raise ConfigError(
+                f"Give steps or noise_multiplier, not both: found steps={self.steps} and noise_multiplier="
+                f"{self.noise_multiplier:g}. Each follows from the other and the budget."
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CriticStepSettings(StepSettings):
     """The private steps of a critic."""
 
-    steps: Count = 1000
-    """Critic steps; each costs budget."""
     clip_norm: ClipNorm = 1.0
     """The clip norm of one unit's gradient; with `adaptive_clip`, its initial value."""
 
@@ -196,11 +246,7 @@ class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, ClipSetting
     """The public batch size, sampling rate times the public number of units: the denominator, and a batch of fakes."""
     chunk_size: int | None = None
     """Units handled at once; None: nearly every batch at once."""
-    dropout: float = 0.0
     generator_batch: int = 512
-    quantile: float = 0.5
-    quantile_rate: float = 0.2
-    regroup_every: int = 200
     marginal_weight: float = 0.0
     target_block: int | None = None
     """The block of the target, if the generator is regularised towards marginals with it too."""
@@ -222,9 +268,9 @@ class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, ClipSetting
                 f"The layers of a residual generator have one width, found {list(self.generator_widths)}. Write "
                 "generator_widths=[128, 128], or use arch=plain."
             )
-        if self.fake_term == "paired" and LOSSES[self.loss].couples_fakes:
+        if self.fake_term != "separate" and LOSSES[self.loss].couples_fakes:
             raise ConfigError(
-                f"fake_term=paired cannot be combined with loss={self.loss}, in which generated rows "
+                f"fake_term={self.fake_term} cannot be combined with loss={self.loss}, in which generated rows "
                 "depend on each other."
             )
 
