@@ -10,7 +10,7 @@ the total variation of race, and the errors of ten linear models of income on th
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,16 +100,22 @@ def one(profile: core.Profile, seed: int, guarantee: us.Guarantee | None = None)
     return {name: of_table(profile, name, seed, guarantee) for name in profile.kinds or TABLES}
 
 
-def of_table(profile: core.Profile, name: str, seed: int, guarantee: us.Guarantee | None = None) -> dict[str, Any]:
+def load(name: str, seed: int, max_rows: int | None = None) -> tuple[pa.Table, pa.Table, us.Schema]:
+    """Training rows, rows held out by the coins of this seed, and what is declared."""
     census = TABLES[name]
     table = read_source(name).drop_columns(list(census.leave_out))
-    train, test = _parts(table.slice(0, profile.max_rows), seed)
-    declared = declared_schema(name)
-    columns = tuple(column for column in declared.columns if column.name in train.column_names)
+    train, test = _parts(table.slice(0, max_rows), seed)
+    columns = tuple(column for column in declared_schema(name).columns if column.name in train.column_names)
     # The public size of a part is its share of the whole, whatever the coins say.
     num_rows = round((1 - HELD_OUT) * (train.num_rows + test.num_rows))
-    schema = us.Schema(columns=columns, rows=num_rows, target=census.income)
-    layout = Layout.of(train, schema, test)
+    return train, test, us.Schema(columns=columns, rows=num_rows, target=census.income)
+
+
+def scorer(
+    name: str, train: pa.Table, test: pa.Table, schema: us.Schema, seed: int
+) -> Callable[[pa.Table], dict[str, Any]]:
+    """From synthetic rows to their figures."""
+    census, layout = TABLES[name], Layout.of(train, schema, test)
     real, held = layout.read(train, "training rows"), layout.read(test, "held out rows")
 
     def scored(rows: pa.Table) -> dict[str, Any]:
@@ -125,11 +131,21 @@ def of_table(profile: core.Profile, name: str, seed: int, guarantee: us.Guarante
             "models": ["+".join(model["regressors"]) for model in models],
         }
 
+    return scored
+
+
+def of_table(profile: core.Profile, name: str, seed: int, guarantee: us.Guarantee | None = None) -> dict[str, Any]:
+    census = TABLES[name]
+    train, test, schema = load(name, seed, profile.max_rows)
+    scored = scorer(name, train, test, schema, seed)
+    assert schema.rows is not None
+    delta = 1 / (2 * schema.rows)
+
     def of(boosted: Boosted, **more: Any) -> dict[str, Any]:
         releases = core.trained(
             train,
             boosted,
-            guarantee or us.Guarantee(EPSILON, 1 / (2 * num_rows)),
+            guarantee or us.Guarantee(EPSILON, delta),
             schema=schema,
             seed=seed,
             proposals=profile.proposals,

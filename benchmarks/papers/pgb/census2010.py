@@ -76,14 +76,19 @@ def published(steps: int) -> DPGAN:
     )
 
 
-def one(profile: core.Profile, seed: int, guarantee: us.Guarantee | None = None) -> dict[str, Any]:
-    """Under epsilon 0.795, unless another guarantee is given."""
+def load(max_rows: int | None = None) -> tuple[pa.Table, us.Schema]:
+    """The same rows for every seed, and what is declared."""
     table = read_source("acs_income_2018").select(list(COLUMNS))
-    kept = np.random.default_rng(0).permutation(table.num_rows)[: profile.max_rows]
+    kept = np.random.default_rng(0).permutation(table.num_rows)[:max_rows]
     table = table.take(pa.array(np.sort(kept)))
     declared = declared_schema("acs_income_2018")
     columns = tuple(column for column in declared.columns if column.name in COLUMNS)
-    schema = us.Schema(columns=columns, rows=table.num_rows)
+    return table, us.Schema(columns=columns, rows=table.num_rows)
+
+
+def one(profile: core.Profile, seed: int, guarantee: us.Guarantee | None = None) -> dict[str, Any]:
+    """Under epsilon 0.795, unless another guarantee is given."""
+    table, schema = load(profile.max_rows)
     window = min(150, profile.rounds)
     boosted = profile.boosted(
         published(profile.steps), share=0.1, distinguishers="none", averaging="last_window", window=window

@@ -28,7 +28,7 @@ from understudy.models.pool import Pool
 from understudy.privacy.ledger import Budget, Plan
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
-from understudy.synthesizers.boosted.game import Outcome
+from understudy.synthesizers.boosted.game import Outcome, reject_exactly
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory
@@ -38,7 +38,9 @@ from understudy.training.trajectory import Trajectory
 ROOT = Path(__file__).parents[3]
 RESULTS, IMAGES = ROOT / "benchmarks/results", ROOT / "docs/images"
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
-AS_PUBLISHED: dict[str, Any] = {"features": "typed", "arch": "plain", "marginals_fraction": 0.0, "anchor": 0.0}
+VARIANTS = ("pool", "distinct", "pool x odds", "PGB+DRS of draws", "PGB x odds")
+"""More outputs of the same game, to see which step of PGB+DRS changes what: the pool is not boosted, odds are exact."""
+AS_PUBLISHED: dict[str, Any] = {"features": "typed", "arch": "plain", "marginals_fraction": 0.0, "marginal_weight": 0.0}
 """Numbers as numbers and plain networks; no marginals are measured."""
 BINNING = us.Binning(bins="uniform")
 """Bins are not estimated either."""
@@ -87,7 +89,7 @@ def trained(
     """A release for each output, by one training, or two where GAN is not charged for selections. Seeded runs."""
     groups = [tuple(outputs)]
     if guarantee.is_private:
-        groups = [tuple(name for name in outputs if ("PGB" in name) == picks) for picks in (False, True)]
+        groups = [tuple(name for name in outputs if (name in ("GAN", "DRS")) == alone) for alone in (True, False)]
     found: dict[str, us.Release] = {}
     for group in filter(None, groups):
         method: Any = OneTraining(boosted, group, proposals)  # its model is a dict of models
@@ -111,7 +113,7 @@ class OneTraining:
 
     @property
     def picks(self) -> bool:
-        return any("PGB" in name for name in self.outputs)
+        return any("PGB" in name or name in VARIANTS for name in self.outputs)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         return self.boosted.plan(domain, budget) if self.picks else self.boosted.inner.plan(domain, budget)
@@ -132,11 +134,22 @@ class OneTraining:
 
 
 class _Both(Boosted):
-    """The boosted rows, and those of them that rejection keeps."""
+    """The boosted rows, and what rejection makes of them, in several ways."""
 
     def _model(self, pool: Pool, outcome: Outcome, key: PRNGKeyArray) -> Any:
-        with_drs = dataclasses.replace(self, drs=True)
-        return {"PGB": super()._model(pool, outcome, key), "PGB+DRS": Boosted._model(with_drs, pool, outcome, key)}
+        def with_settings(**settings: Any) -> Pool:
+            return Boosted._model(dataclasses.replace(self, **settings), pool, outcome, key)
+
+        flat = np.full(len(pool.weights), 1 / len(pool.weights))
+        return {
+            "PGB": super()._model(pool, outcome, key),
+            "PGB+DRS": with_settings(drs=True),
+            "pool": dataclasses.replace(pool, weights=flat),
+            "distinct": with_settings(output="distinct"),
+            "pool x odds": dataclasses.replace(pool, weights=reject_exactly(flat, outcome.mixture)),
+            "PGB+DRS of draws": with_settings(drs=True, rejection="draws"),
+            "PGB x odds": with_settings(drs=True, rejection="exact"),
+        }
 
 
 class _Once:
@@ -167,7 +180,12 @@ class _Once:
             assert whole.critics is not None
             return whole.critics(shown)[:, -checkpoints:]
 
-        return dataclasses.replace(whole, models=whole.models[-checkpoints:], critics=last_critics)
+        def last_fast_critics(shown: np.ndarray) -> np.ndarray:
+            assert whole.fast_critics is not None
+            return whole.fast_critics(shown)[:, -checkpoints:]
+
+        fast = None if whole.fast_critics is None else last_fast_critics
+        return dataclasses.replace(whole, models=whole.models[-checkpoints:], critics=last_critics, fast_critics=fast)
 
     def last(self, run: Run) -> Any:
         return self.trajectory(run, checkpoints=1, every=self._every).models[-1]

@@ -85,7 +85,7 @@ def own(profile: core.Profile) -> Boosted:
         generator_learning_rate=4e-4,
     )
     rounds, rows = min(profile.rounds, 400), 5 * profile.samples_per_generator
-    game: dict[str, Any] = {"learning_rate": 0.2, "average": "last_window", "window": min(rounds, 100)}
+    game: dict[str, Any] = {"learning_rate": 0.2, "averaging": "last_window", "window": min(rounds, 100)}
     return profile.boosted(
         inner, share=0.3, distinguishers="one_way", rounds=rounds, samples_per_generator=rows, **game
     )

@@ -1,21 +1,24 @@
 """MNIST: inception scores of a boosted DCGAN. Experiments P3 (not private) and P4 (epsilon 10) of the boosting paper.
 
     python benchmarks/papers/pgb/mnist.py --profile paper --calibrate
-    python benchmarks/papers/pgb/mnist.py --profile paper --minutes 6 --out benchmarks/results
+    python benchmarks/papers/pgb/mnist.py --profile paper --tune 9 --seeds 0 1 2 --out benchmarks/results
 
 A DCGAN (KL-WGAN loss) without batch normalisation, which no private critic may have: layer normalisation stands in
 the generator, nothing in the critic. Images go to the package's training loop as arrays; its draws, clipped gradients,
 noise, picks and game are those of every table. With privacy there is one training of 30 epochs. GAN and DRS take its
 last state; PGB takes checkpoints of the first 25, and the picks cost what the last five would have: each output has
-epsilon 10 by itself. Scores are those of a classifier that is trained here. The noise of a profile is what
-`--calibrate` prints for it; a ledger refuses less, but where there is no accountant (dp-accounting) there is none.
-Seeded, on public images.
+epsilon 10 by itself. Real images are judged one by one, by all critics at once: the value of an image is then a
+function of that image on every device, and the ledger charges the selections. All seeds of a kind train as one
+program. With `--tune SEED`, learning rates are chosen on that seed by the score of the last generator. Scores are
+those of a classifier that is trained here. The noise of a profile is what `--calibrate` prints for it; a ledger
+refuses less, but where there is no accountant (dp-accounting) there is none. Seeded, on public images.
 """
 
 import argparse
 import ast
 import dataclasses
 import datetime
+import functools
 import importlib.util
 import json
 import math
@@ -58,11 +61,13 @@ from understudy.synthesizers.boosted.game import (  # noqa: E402
     draw_distinct,
     evaluate_critics,
     play,
+    reject_exactly,
     rejection_sample,
 )
 from understudy.training.gan import Hyperparameters, init_from_networks, train  # noqa: E402
 from understudy.training.generation import generate  # noqa: E402
 from understudy.training.loop import RunOptions, TrainingCheckpoint  # noqa: E402
+from understudy.training.population import Population  # noqa: E402
 from understudy.training.settings import Settings  # noqa: E402
 
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
@@ -91,6 +96,8 @@ class Profile:
     """The noise multiplier of a private critic step."""
     picks: float = 0.024624
     """Epsilon of one pick."""
+    tried: tuple[tuple[float, float], ...] = ((2e-4, 2e-4), (5e-4, 2e-4), (2e-4, 5e-4), (5e-4, 5e-4))
+    """Learning rates of critic and generator among which `--tune` chooses."""
     images: int | None = None
     """Real images that are used; None: all 60,000."""
     batch: int = 256
@@ -537,14 +544,68 @@ def _probabilities(critics: Critic, codes: Array) -> Float[Array, "images critic
     return jax.lax.map(lambda one: jax.nn.sigmoid(jax.vmap(eqx.combine(one, rest))(shown)), leaves).T
 
 
-def judge_of(critics: Sequence[Critic]) -> Callable[[np.ndarray], Float[np.ndarray, "images critics"]]:
-    """The sigmoid of every critic's score, of each image by itself."""
+@eqx.filter_jit
+def _probabilities_one_by_one(critics: Critic, codes: Array) -> Float[Array, "images critics"]:
+    leaves, rest = eqx.partition(critics, eqx.is_array)
+
+    def of_image(image: Array) -> Float[Array, " critics"]:
+        return jax.nn.sigmoid(jax.vmap(lambda one: eqx.combine(one, rest)(image))(leaves))
+
+    return jax.lax.map(of_image, features_of(codes))
+
+
+def judge_of(
+    critics: Sequence[Critic], *, one_by_one: bool = False
+) -> Callable[[np.ndarray], Float[np.ndarray, "images critics"]]:
+    """The sigmoid of every critic's score. `one_by_one`: no digit of an image's value depends on other images."""
     stacked = jax.tree_util.tree_map(lambda *each: jnp.stack(each) if eqx.is_array(each[0]) else each[0], *critics)
-    return lambda codes: np.asarray(_probabilities(stacked, jnp.asarray(codes, dtype=jnp.uint8)))
+    function = _probabilities_one_by_one if one_by_one else _probabilities
+    return lambda codes: np.asarray(function(stacked, jnp.asarray(codes, dtype=jnp.uint8)))
+
+
+Training = tuple[TrainingCheckpoint, list[TrainingCheckpoint]]
+
+
+def trainings(profiles: Sequence[tuple[Profile, int]], codes: Codes, *, private: bool) -> list[Training]:
+    """A training for each profile and seed, all as one program: they differ in learning rates and seeds."""
+    fits = [
+        functools.partial(trained, profile, codes, private=private, seed=seed, progress=lambda share, words: None)
+        for profile, seed in profiles
+    ]
+    found = Population[Training]().run(fits)
+    for result in found:
+        if isinstance(result, Exception):
+            raise result
+    return [result for result in found if not isinstance(result, Exception)]
+
+
+def tune(
+    profile: Profile, kind: str, codes: Codes, predict: Callable[[Codes], np.ndarray], seed: int
+) -> tuple[Profile, dict[str, float]]:
+    """The profile with the learning rates whose last generator scores best on this seed, and all scores."""
+    private = kind != "not private"
+    name = "private_critic_rate" if private else "critic_learning_rate"
+    tried = [
+        dataclasses.replace(profile, **{name: critic, "generator_learning_rate": rate})
+        for critic, rate in profile.tried
+    ]
+    made, scores = sampler(profile, len(codes)), {}
+    for rates, (last, _) in zip(
+        profile.tried, trainings([(each, seed) for each in tried], codes, private=private), strict=True
+    ):
+        images = made(last.average, profile.scored, jax.random.key(1000 + seed))
+        scores[f"{rates[0]:g}, {rates[1]:g}"] = inception_score(predict(images))
+    print(f"{kind}, seed {seed}: {scores}", flush=True)
+    return tried[int(np.argmax(list(scores.values())))], scores
 
 
 def one(
-    profile: Profile, kind: str, codes: Codes, predict: Callable[[Codes], np.ndarray], seed: int
+    profile: Profile,
+    kind: str,
+    codes: Codes,
+    predict: Callable[[Codes], np.ndarray],
+    seed: int,
+    training: Training | None = None,
 ) -> tuple[dict[str, Any], dict[str, Codes]]:
     """One training and what becomes of it: figures and images."""
     began, private = time.monotonic(), kind != "not private"
@@ -560,7 +621,7 @@ def one(
         if has_accountant():
             result["epsilon, GAN"] = paid_for_training(profile, len(codes))
             timed("paid")
-    last, kept = trained(profile, codes, private=private, seed=seed, progress=_told(kind))
+    last, kept = training or trained(profile, codes, private=private, seed=seed, progress=_told(kind))
     timed("trained")
     pool_key, proposal_key = jax.random.split(jax.random.key(1000 + seed))
     made, each = sampler(profile, len(codes)), profile.samples_per_generator
@@ -572,8 +633,9 @@ def one(
     critics = evaluate_critics(judge, len(kept), pool)
     of_last = evaluate_critics(judge_of([last.critic]), 1, proposals).mixture(np.ones(1))
     timed("judged")
+    judge_real = judge_of([one.critic for one in kept], one_by_one=True)
     if private:
-        pick, spent = picks_of(profile, judge, len(kept), codes, seed)
+        pick, spent = picks_of(profile, judge_real, len(kept), codes, seed)
         result |= spent
     else:
         pick = best_response(means_of(evaluate_critics(judge, len(kept), codes)))
@@ -582,6 +644,8 @@ def one(
 
     found = chosen(profile, pool, proposals, of_last, outcome, np.random.default_rng(seed))
     result |= {name: figures(predict(images), kept) for name, (images, kept) in found.items()}
+    result["rates"] = [profile.private_critic_rate if private else profile.critic_learning_rate]
+    result["rates"] += [profile.generator_learning_rate]
     by_generator = predict(pool).reshape(len(kept), each, 10)
     result["checkpoints"] = [
         [int(one.iteration), inception_score(p), float(w)]
@@ -590,7 +654,7 @@ def one(
     result["critics picked"] = int((outcome.shares > 0).sum())
     timed("scored")
     best = np.argsort(-outcome.weights, kind="stable")[:100]
-    panels = {name: images[:100] for name, (images, _) in found.items() if name in ("GAN", "PGB")}
+    panels = {name: images[:100] for name, (images, _) in found.items() if name in OUTPUTS}
     return result | {"seconds": seconds}, panels | {"largest weights": pool[best]}
 
 
@@ -609,7 +673,17 @@ def chosen(
 
     rejected = rejection_sample(of_last, generator)
     boosted = draw_distinct(outcome.weights, generator)
-    return {
+    flat = np.full(len(pool), 1 / len(pool))
+    exact = {
+        "pool": flat,
+        "pool x odds": reject_exactly(flat, outcome.mixture),
+        "PGB x odds": reject_exactly(outcome.weights, outcome.mixture),
+    }
+    variants = {
+        name: (pool[draw_indices(weights, profile.scored, generator)], len(pool)) for name, weights in exact.items()
+    }
+    variants["distinct"] = some(pool, boosted)
+    return variants | {
         "GAN": (proposals[: profile.scored], len(proposals)),
         "DRS": some(proposals, rejected),
         "PGB": (pool[draw_indices(outcome.weights, profile.scored, generator)], len(pool)),
@@ -669,7 +743,7 @@ steps), {profile.samples_per_generator:,} images of each, {profile.rounds:,} rou
             lines.append(f"| {name}, here | {np.median(scores):.2f} | {of} | {sureness:.3f} |")
         parts.append(f"## {kind[0].upper()}{kind[1:]}\n\n" + "\n".join(lines) + "\n\n" + _facts(profile, here))
         file = f"{NAME}_{kind.replace(' ', '_')}.png"
-        parts.append(f"![GAN, PGB, and the 100 images with the largest weights]({file})\n")
+        parts.append(f"![{', '.join(OUTPUTS)}, and the 100 images with the largest weights]({file})\n")
     return "\n".join(parts)
 
 
@@ -749,6 +823,7 @@ def arguments() -> tuple[argparse.Namespace, Profile]:
     parser.add_argument("--picks", type=float, help="epsilon of a pick, instead of the profile's")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the profile")
     parser.add_argument("--out", type=Path, help="folder for results; left out: none are written")
+    parser.add_argument("--tune", type=int, metavar="SEED", help="choose learning rates on this seed first")
     parser.add_argument("--calibrate", action="store_true", help="print what noise the profile needs, and stop")
     found = parser.parse_args()
     changes = {name: _value(text) for name, text in (pair.split("=", 1) for pair in found.set)}
@@ -785,13 +860,19 @@ def main() -> None:
         print(f"Scores of a classifier below {LEAST_ACCURACY} are not comparable.")
     results: list[dict[str, Any]] = []
     panels: dict[str, dict[str, Codes]] = {}
-    for seed in found.seeds:
-        for kind in (KINDS[name] for name in found.kinds):
-            if results and time.monotonic() - began > 60 * found.minutes:
-                print(f"Left out for time: {kind}, seed {seed}.")
-                continue
-            result, grids = one(profile, kind, codes, predict, seed)
-            results.append(result)
+    for kind in (KINDS[name] for name in found.kinds):
+        if results and time.monotonic() - began > 60 * found.minutes:
+            print(f"Left out for time: {kind}.")
+            continue
+        chosen, tried = profile, dict[str, float]()
+        if found.tune is not None:
+            chosen, tried = tune(profile, kind, codes, predict, found.tune)
+        private = kind != "not private"
+        several = trainings([(chosen, seed) for seed in found.seeds], codes, private=private)
+        print(f"{kind}: {len(several)} trainings after {time.monotonic() - began:.0f} s", flush=True)
+        for seed, training in zip(found.seeds, several, strict=True):
+            result, grids = one(chosen, kind, codes, predict, seed, training)
+            results.append(result | {"tried": tried})
             panels.setdefault(kind, grids)
             if found.out is not None:
                 write(found.out, profile, results, classifier, panels)
