@@ -23,6 +23,7 @@ from understudy.privacy.clipping import (
     _has_rules,
     add_noise,
     check_network,
+    clip_from_public,
     clipped_sum,
     group_stddevs,
     noise_multiplier_beside_counts,
@@ -641,6 +642,31 @@ def test_the_variance_of_repeated_sums_is_the_charged_one(kind: str) -> None:
     assert np.abs(correlations).max() < 6.5 / math.sqrt(5000)
 
 
+@pytest.mark.parametrize(("num_groups", "spread"), [(5, 1e-6), (40, 1e-2)])
+def test_what_a_unit_moves_in_all_groups_is_within_the_charge(num_groups: int, spread: float) -> None:
+    """In standard deviations of the noise of each group, rounding included: the sum of squares over all groups is at
+    most one over the squared noise multiplier. Groups are those of rows, by the size of their gradients."""
+    critic = Critic(FEATURES, (24, 17), key=jax.random.key(num_groups))
+    rows, present, fakes, keys = units_of(64, 1, scale=50.0)
+    row_loss = critic_loss(LOSSES["wgan"], BLOCKS, None, paired=False)
+    start = Clip(jnp.ones(num_groups), tuple(jnp.zeros(len(leaf), jnp.int32) for leaf in parameters_of(critic)))
+    public = PublicUnits(rows, present)
+    groups = clip_from_public(row_loss, critic, public, None, start, regroup=True, key=jax.random.key(0)).groups
+    clip = Clip(jnp.asarray(np.geomspace(spread, 1.0, num_groups), jnp.float32), groups)
+    loss, units, bounds = unit_loss(row_loss), (rows, present, fakes, keys), np.asarray(clip.bounds, np.float64)
+    everyone = as_sum(summed(loss, critic, units, jnp.ones(64, bool), clip), clip)[0]
+    moved = []
+    for unit in range(0, 64, 9):
+        others = as_sum(summed(loss, critic, units, jnp.arange(64) != unit, clip), clip)[0]
+        moved.append(norms_by_group([one - other for one, other in zip(everyone, others, strict=True)], clip))
+        assert (moved[-1] <= bounds).all()
+    for allocation in ("uniform", "optimal", "equal"):
+        grouped = Clip(clip.bounds, groups, allocation)
+        stddevs = np.asarray(group_stddevs(parameters_of(critic), grouped, jnp.float32(1.3)), np.float64)
+        cost = [np.sum((norms / stddevs) ** 2) * float(np.float32(1.3)) ** 2 for norms in moved]
+        assert 0.8 < max(cost) <= 1.0
+
+
 @functools.cache
 def allocated(allocation: str) -> tuple[Callable, np.ndarray]:
     """Noise of four groups as a function of bounds and multiplier, and the groups' sizes."""
@@ -653,14 +679,16 @@ def allocated(allocation: str) -> tuple[Callable, np.ndarray]:
 @given(st.lists(st.floats(1e-3, 1e3), min_size=4, max_size=4), st.floats(0.2, 50))
 def test_groups_together_cost_one_multiplier_and_optimal_noise_is_least(bounds: list[float], multiplier: float) -> None:
     energy = {}
-    for allocation in ("uniform", "optimal"):
+    for allocation in ("uniform", "equal", "optimal"):
         noise_of, dims = allocated(allocation)
         stddevs = np.asarray(noise_of(np.asarray(bounds, np.float32), np.float32(multiplier)), np.float64)
         assert np.sum((np.asarray(bounds) / stddevs) ** 2) == pytest.approx(1 / multiplier**2, rel=1e-5)
         energy[allocation] = np.sum(dims * stddevs**2)
     least = multiplier**2 * np.sum(np.asarray(bounds) * np.sqrt(dims)) ** 2
     assert energy["optimal"] == pytest.approx(least, rel=1e-5)
-    assert energy["optimal"] <= energy["uniform"] * (1 + 1e-5)
+    assert energy["optimal"] <= min(energy["uniform"], energy["equal"]) * (1 + 1e-5)
+    # What one clip norm for all weights would have, were it as large as the bounds allow a unit to be.
+    assert energy["equal"] == pytest.approx(multiplier**2 * np.sum(dims) * np.sum(np.square(bounds)), rel=1e-5)
 
 
 def test_optimal_noise_is_less_where_groups_differ() -> None:

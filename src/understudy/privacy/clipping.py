@@ -82,7 +82,7 @@ class Clip(eqx.Module):
     groups: tuple[Int[Array, " units"], ...] | None = None
     """For each parameter array, the group of each entry of its first axis. None: one group."""
     allocation: str = eqx.field(static=True, default="optimal")
-    """How noise is shared among groups: "uniform" or "optimal" (least total noise)."""
+    """How noise is allocated to groups: "uniform", "optimal" (least total noise) or "equal" (as one group has it)."""
     is_private: bool = eqx.field(static=True, default=True)
     """False: gradients are not clipped, not rounded to a grid and get no noise, whatever the bounds are."""
 
@@ -151,7 +151,8 @@ def clipped_sum(
     squares = _group_squares([part.squares() for part in parts], groups, len(clip.bounds))
     uses = max((part.uses for part in parts), default=1)
     block = block_size(uses, CANCELLING)
-    keep, finite, within = _coefficients(squares, taken, clip, rounding_margin(parameters_of(network), block, uses))
+    margin = rounding_margin(parameters_of(network), block, uses, num_groups=len(clip.bounds))
+    keep, finite, within = _coefficients(squares, taken, clip, margin)
     blocks = num_blocks(len(taken), block) if clip.is_private else 1
     leaves = [
         total_of_blocks(part.block_sums(Weights(keep, finite, group), blocks), _steps_of(clip, group, leaf))
@@ -160,18 +161,19 @@ def clipped_sum(
     return with_parameters(network, leaves), within
 
 
-def rounding_margin(parameters: Sequence[Array], block: int, uses: int = 1) -> float:
+def rounding_margin(parameters: Sequence[Array], block: int, uses: int = 1, *, num_groups: int = 1) -> float:
     """How far below its bound a norm is clipped, as a fraction of it, so that no rounding crosses the bound.
 
     The sum of bounds on three errors: of the block sums that change; of rounding them to the grid; and of a unit's own
     computed norm, a sum of positive numbers over inputs and outputs, and of its products. Among the 32 further
-    roundings are those of the noise: its multiplier, and the product with the bound, are float32 too. Where a layer
-    is used several times for a unit, its norm is that of a combination of orthogonalised inputs: they are orthogonal up
-    to gamma(inputs), coefficients are rounded relative to the terms, and residuals below LEAST_RESIDUAL are left out.
+    roundings are those of the noise: its multiplier, and the product with the bound, are float32 too; the noise of a
+    group follows from a sum over all groups (`group_stddevs`). Where a layer is used several times for a unit, its norm
+    is that of a combination of orthogonalised inputs: they are orthogonal up to gamma(inputs), coefficients are rounded
+    relative to the terms, and residuals below LEAST_RESIDUAL are left out.
     """
     inputs = max(leaf.size // max(len(leaf), 1) if leaf.ndim else 1 for leaf in parameters)
     outputs = sum(leaf.shape[0] if leaf.ndim else 1 for leaf in parameters)
-    own_norm = gamma(inputs + outputs + 32)
+    own_norm = gamma(inputs + outputs + 31 + num_groups)
     if uses > 1:
         own_norm += uses * gamma(4 * (inputs + 4)) + (LEAST_RESIDUAL + gamma(16 * uses)) / CANCELLING
     entries = sum(leaf.size for leaf in parameters)
@@ -244,19 +246,35 @@ def _with_noise(exact: Fixed, normal: Array, stddev: Array, step: Array | None) 
 def group_stddevs(
     leaves: Sequence[Array], clip: Clip, noise_multiplier: Float[Array, ""] | float
 ) -> Float[Array, " groups"]:
-    """The noise of each group, so that all groups together cost what one flat clip of this multiplier costs."""
+    """The noise of each group, so that all groups together cost what one flat clip of this multiplier costs.
+
+    Whatever the allocation, sum_j (bound_j / stddev_j)^2 = 1 / noise_multiplier^2: groups change which weights the
+    signal of a unit stands out in, not how much it stands out altogether.
+    """
     bounds = clip.bounds
     if len(bounds) == 1:
         return noise_multiplier * bounds
     if clip.allocation == "uniform":
         return noise_multiplier * bounds * math.sqrt(len(bounds))
-    dims = sum(
-        jax.ops.segment_sum(jnp.full(len(group), leaf.size / len(group)), group, len(bounds))
-        for leaf, group in zip(leaves, _group_of_leaves(leaves, clip), strict=True)
-    )
-    roots = jnp.sqrt(jnp.maximum(dims, 1.0))
+    if clip.allocation == "equal":
+        return jnp.broadcast_to(noise_multiplier * jnp.sqrt(jnp.sum(bounds**2)), bounds.shape)
+    roots = jnp.sqrt(jnp.maximum(_group_sizes(leaves, clip), 1.0))
     # Minimises sum_j d_j s_j^2 for a given sum_j (c_j / s_j)^2.
     return noise_multiplier * jnp.sqrt(bounds / roots * jnp.sum(bounds * roots))
+
+
+def noisy_group_norms(
+    noisy: PyTree, clip: Clip, noise_multiplier: Float[Array, ""] | float
+) -> tuple[Float[Array, " groups"], Float[Array, " groups"]]:
+    """The norm of a noisy sum in each group, less what noise alone would have; and each group's fraction of weights.
+
+    Post-processing of the noisy sum, at no cost.
+    """
+    leaves = jax.tree_util.tree_leaves(noisy)
+    groups, sizes = _group_of_leaves(leaves, clip), _group_sizes(leaves, clip)
+    squares = _group_squares(_squares_of_entries([leaf[None] for leaf in leaves]), groups, len(clip.bounds))[0]
+    expected = sizes * group_stddevs(leaves, clip, noise_multiplier) ** 2
+    return jnp.sqrt(jnp.maximum(squares - expected, 0.0)), sizes / sizes.sum()
 
 
 def noise_multiplier_beside_counts(total: float, num_groups: int, count_stddev: float) -> float:
@@ -284,18 +302,42 @@ def clip_from_public(
     clip: Clip,
     *,
     regroup: bool,
+    rebound: bool = True,
     key: PRNGKeyArray,
 ) -> Clip:
-    """New bounds from public or generated rows, and new groups if wanted: mean norms, as in Zhang et al. No cost."""
+    """New groups if wanted, and their bounds, from public or generated rows. No cost.
+
+    Bounds are mean norms, as in Zhang et al. Without `rebound` they stay: new groups take over those of the old ones.
+    """
     of_unit, keys = unit_loss(loss), jax.random.split(key, len(units.rows))
     fakes = None if fakes is None else fakes[:, None]
     groups = clip.groups
     if regroup:
         groups = group_by_size(of_unit, network, units, len(clip.bounds), fakes=fakes, keys=keys)
     changed = dataclasses.replace(clip, groups=groups)
-    norms = public_norms(of_unit, network, units, changed, fakes=fakes, keys=keys)
-    bounds = jnp.mean(jnp.where(jnp.isfinite(norms), norms, 0.0), axis=0)
+    if rebound:
+        norms = public_norms(of_unit, network, units, changed, fakes=fakes, keys=keys)
+        bounds = jnp.mean(jnp.where(jnp.isfinite(norms), norms, 0.0), axis=0)
+    else:
+        squares = _unit_squares(of_unit, network, (units.rows, units.present, fakes, keys))
+        bounds = _carry_bounds(squares, parameters_of(network), clip, changed)
     return dataclasses.replace(changed, bounds=jnp.clip(bounds, LEAST_CLIP, MOST_CLIP))
+
+
+def _carry_bounds(squares: Sequence[Array], parameters: Sequence[Array], old: Clip, new: Clip) -> Array:
+    """The bounds of the new groups. Each entry of a parameter array takes its part of its group's squared bound along.
+
+    Parts are by mean squares on the public rows, so the squares of all bounds have the same sum before and after, and
+    groups that stay the same keep their bounds.
+    """
+    means = [jnp.mean(jnp.where(jnp.isfinite(square), square, 0.0), axis=0) for square in squares]
+    # A group whose gradients all vanish is divided by the numbers of weights.
+    sizes = [jnp.full(len(mean), leaf.size / len(mean)) for mean, leaf in zip(means, parameters, strict=True)]
+    weights = jnp.concatenate(means) + TINY * jnp.concatenate(sizes)
+    was, will = (jnp.concatenate(_group_of_leaves(parameters, clip)) for clip in (old, new))
+    totals = jax.ops.segment_sum(weights, was, len(old.bounds))
+    parts = old.bounds[was] ** 2 * weights / totals[was]
+    return jnp.sqrt(jax.ops.segment_sum(parts, will, len(old.bounds)))
 
 
 def public_norms(
@@ -355,6 +397,14 @@ def _group_of_leaves(leaves: Sequence[Array], clip: Clip) -> list[Array]:
     return [jnp.zeros(leaf.shape[0] if leaf.ndim else 1, dtype=np.int32) for leaf in leaves]
 
 
+def _group_sizes(leaves: Sequence[Array], clip: Clip) -> Float[Array, " groups"]:
+    """The number of weights in each group."""
+    return sum(  # type: ignore[return-value]
+        jax.ops.segment_sum(jnp.full(len(group), leaf.size / len(group)), group, len(clip.bounds))
+        for leaf, group in zip(leaves, _group_of_leaves(leaves, clip), strict=True)
+    )
+
+
 def _along_first(values: Array, leaf: Array) -> Array:
     return values.reshape(values.shape[:1] + (1,) * (leaf.ndim - 1)) if leaf.ndim else values[0]
 
@@ -409,7 +459,7 @@ def per_example_sum(
     leaves, structure = jax.tree_util.tree_flatten(_per_example_gradients(loss, network, units))
     groups = _group_of_leaves(parameters_of(network), clip)
     squares = _squares_of_entries(leaves)
-    margin = rounding_margin(parameters_of(network), len(taken))
+    margin = rounding_margin(parameters_of(network), len(taken), num_groups=len(clip.bounds))
     keep, finite, within = _coefficients(_group_squares(squares, groups, len(clip.bounds)), taken, clip, margin)
     summed = []
     for leaf, group in zip(leaves, groups, strict=True):
