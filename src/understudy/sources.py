@@ -31,8 +31,10 @@ from understudy.tables import (
     TableStream,
     as_arrow,
     conform,
+    conform_stream,
     is_same_source,
     source_id,
+    stream_draft,
     stream_table,
 )
 from understudy.tables.spark import is_spark_engine, is_spark_frame, open_spark_table
@@ -53,8 +55,6 @@ class TableToFit:
     keep_types: bool
     source: SourceId
     """Where the table was read from, to compare with the source of a public table."""
-
-    @property
     held_out: float = 0.0
     """The probability with which each unit of the declared number of rows was held out."""
 
@@ -63,6 +63,8 @@ class TableToFit:
         """The largest variance of its number of rows around the declared one: of a binomial number of whole units."""
         rows = 0 if self.schema.rows is None else self.schema.rows
         return self.held_out * rows * self.schema.max_rows_per_unit
+
+    @property
     def file_name(self) -> str | None:
         """The name of its file or database table; None: a frame."""
         return None if isinstance(self.source, int) else self.source.name
@@ -80,23 +82,26 @@ def read_private_table(
 ) -> TableToFit:
     """Reads a table by its schema, or drafts one from its types.
 
-    With a declared schema the rows are read batch by batch, whenever a query needs them. They are read once here, so
-    that a damaged file is refused before anything is charged. With the engine `spark`, or if `table` is a Spark
-    DataFrame, the tasks of a cluster read them.
+    With a declared schema, or from a file without one, the rows are read batch by batch, whenever a query needs them.
+    They are read once here, so that a damaged file is refused before anything is charged. With the engine `spark`, or
+    if `table` is a Spark DataFrame, the tasks of a cluster read them.
     """
     if is_on_cluster(table, engine):
         if scratch is not None:
             raise ConfigError("A Spark cluster keeps the codes of the rows itself. Leave the scratch folder out.")
         return _read_on_spark(table, schema, target=target, keep_types=keep_types, engine=engine)
-    streamed = None if schema is None else stream_table(table, schema=schema, keep_types=keep_types, reading=reading)
+    if schema is not None:
+        streamed = stream_table(table, schema=schema, keep_types=keep_types, reading=reading)
+    else:
+        streamed = stream_draft(table, reading=reading) if isinstance(table, str | os.PathLike) else None
     batches: pa.Table | TableStream
-    if schema is None or streamed is None:
+    if streamed is None:
         batches, origin = as_arrow(table, schema, keep_types=keep_types, reading=reading)
     else:
         batches, origin = streamed
     if schema is None:
         schema = Schema.draft(batches.schema)
-        batches = conform(batches, schema)
+        batches = conform_stream(batches, schema) if isinstance(batches, TableStream) else conform(batches, schema)
     schema = schema if target is None else schema.with_target(target)
     match_columns(schema, batches.column_names)
     if isinstance(batches, TableStream):
@@ -118,7 +123,9 @@ def _read_on_spark(
         opened, origin = open_spark_table(table, schema, engine=engine, keep_types=keep_types, at_end=at_end)
         assert schema is not None, "refused without one"
         _require_columns(schema)
-        batches = SparkBatches(opened.frame, opened.empty, at_end=at_end).map(opened.convert)
+        batches = SparkBatches(opened.frame, opened.empty, at_end=at_end, check_source=opened.check_source).map(
+            opened.convert
+        )
         batches.check()
     except BaseException:
         at_end.close()

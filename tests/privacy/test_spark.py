@@ -456,6 +456,47 @@ def test_executors_with_another_version(spark: "SparkSession", monkeypatch: pyte
         batches.check()
 
 
+def test_errors_are_not_told_apart_by_what_a_row_may_say() -> None:
+    """Spark quotes values that break its rules; only lines that Python itself writes are read."""
+    for text in (
+        "No module named 'numpy'",
+        f"{spark_rows._OTHER_VERSION} 1",
+        "x ModuleNotFoundError: No module named 'os'",
+    ):
+        quoted = RuntimeError(f"[CAST_INVALID_INPUT] The value '{text}' cannot be cast to BIGINT")
+        assert "failed for good" in str(spark_rows._explain(quoted))
+
+
+def test_a_folder_that_changes_between_jobs(spark: "SparkSession", tmp_path: Path) -> None:
+    """Spark reads the files anew in every job, and all must see the same rows."""
+    changes: list[Callable[[Path], object]] = [
+        lambda folder: pq.write_table(people(41), folder / "1.parquet"),
+        lambda folder: pq.write_table(people(5), folder / "2.parquet"),
+        lambda folder: (folder / "1.parquet").unlink(),
+    ]
+    for at, change in enumerate(changes):
+        folder = tmp_path / f"people{at}"
+        folder.mkdir()
+        for part in range(2):
+            pq.write_table(people(40), folder / f"{part}.parquet")
+        batches = read_private_table(folder, as_schema({"columns": COLUMNS}), engine="spark").table._batches
+        codes = batches.map(lambda batch: np.zeros((batch.num_rows, 1), np.int64)).to_codes((2,))
+        assert codes.count([(0,)], (2,)).tolist() == [80, 0]
+        change(folder)
+        for read in (
+            lambda: batches.fold(lambda batch: np.array([batch.num_rows]), add_arrays),  # noqa: B023
+            lambda: codes.count([(0,)], (2,)),  # noqa: B023
+        ):
+            with pytest.raises(TableError, match=r"people\d changed while it was read\. Run again\.$"):
+                read()
+        batches.close()
+
+
+def test_a_session_at_another_address_is_named(spark: "SparkSession") -> None:
+    with pytest.warns(us.UnderstudyWarning, match=r"at local\[2\] is already running.*spark://elsewhere:7077"):
+        open_session("spark://elsewhere:7077")
+
+
 def test_what_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
     """Before anything is charged, each in one line."""
     frame: Any = frame_of(spark, people(), 1)

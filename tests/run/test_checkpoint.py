@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -174,6 +175,9 @@ def test_the_digest_of_a_table_sees_values_types_names_order_and_nulls() -> None
     assert table_digest(PrivateTable(places[0]), key) != table_digest(PrivateTable(places[1]), key)
     chunked = pa.concat_tables([table.slice(0, 7), table.slice(7)])
     assert table_digest(PrivateTable(chunked), key) == digest
+    for cuts in ([7], [1, 2, 49]):
+        batches = [table.slice(start, stop - start) for start, stop in itertools.pairwise([0, *cuts, 50])]
+        assert table_digest(PrivateTable(batches), key) == digest
 
 
 def test_what_lies_under_a_null_does_not_count() -> None:

@@ -21,7 +21,7 @@ from understudy.errors import ConfigError, SchemaError, TableError
 from understudy.schema import Column, Schema
 from understudy.tables import ReadOptions, from_frame, read_table, write_table
 from understudy.tables.header import looks_like_value
-from understudy.tables.infer import NULL_WORDS, plain_numbers
+from understudy.tables.text_types import NULL_WORDS, plain_numbers
 
 SCHEMA = Schema(columns=(Column(name="name", kind="categorical"), Column(name="age", kind="integer", bounds=(0, 120))))
 any_folder = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

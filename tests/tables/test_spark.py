@@ -56,6 +56,8 @@ def test_spark_reads_parquet_alone(tmp_path: Path) -> None:
         open_spark_table(text, SCHEMA)
     with pytest.raises(TableError, match="does not exist"):
         open_spark_table(tmp_path / "absent.parquet", SCHEMA)
+    with pytest.raises(TableError, match="absent does not exist"):
+        us.fit(tmp_path / "absent", "mst", epsilon=1, schema=SCHEMA, engine="spark")
     pq.write_table(pa.table({"x": [1]}), tmp_path / "0.parquet")
     with pytest.raises(TableError, match=r"people.csv"):
         open_spark_table(tmp_path, SCHEMA)  # a folder with other files

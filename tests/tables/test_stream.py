@@ -662,8 +662,29 @@ def test_a_cut_arrow_stream(tmp_path: Path) -> None:
     path = tmp_path / "x.arrow"
     with pa.ipc.new_stream(str(path), PEOPLE.schema) as writer:
         writer.write_table(PEOPLE, 5)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) * 2 // 3])
     assert "damaged, truncated" in str(refused(path))
+
+
+def test_an_arrow_stream_cut_between_two_batches(tmp_path: Path) -> None:
+    """It lacks the mark of its end: eight bytes, or four as written long ago."""
+    path = tmp_path / "x.arrow"
+    for old in (False, True):
+        options = pa.ipc.IpcWriteOptions(use_legacy_format=old)
+        ends = []
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, PEOPLE.schema, options=options) as writer:
+            for start in range(0, NUM_ROWS, 5):
+                ends.append(file.tell())
+                writer.write_table(PEOPLE.slice(start, 5))
+            ends.append(file.tell())
+        check_equal(path)
+        content = path.read_bytes()
+        for end in ends:
+            path.write_bytes(content[:end])
+            assert "damaged, truncated" in str(refused(path)) or not end
+            with pytest.raises(TableError, match=r"damaged, truncated|is empty"):
+                read_table(path)
 
 
 def test_damaged_files(tmp_path: Path) -> None:

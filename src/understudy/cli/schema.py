@@ -48,21 +48,22 @@ def schema_draft(
     from understudy.schema import Schema
     from understudy.schema.draft import describe_labels, describe_names
     from understudy.schema.identifiers import find_identifiers
-    from understudy.tables import read_table
+    from understudy.tables import draft_table
 
     if kind == "graph" and trust_labels:
         raise ConfigError("--trust-labels does not apply to a graph. Remove it.")
-    table, _ = read_table(source, reading=reading)
+    types, first, is_whole = draft_table(source, reading=reading)
     if kind == "graph":
-        return draft_graph(table.column_names, out, force=force, quiet=quiet)
-    found = describe_names(table.column_names) | describe_labels(table.schema, trusted=trust_labels)
-    draft = Schema.draft(table.schema, trust_labels=trust_labels)
+        return draft_graph(types.names, out, force=force, quiet=quiet)
+    found = describe_names(types.names) | describe_labels(types, trusted=trust_labels)
+    draft = Schema.draft(types, trust_labels=trust_labels)
     draft.write(out, force=force, found=found)
-    hint_at_decimals(table, reading)
+    hint_at_decimals(first, reading)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
-    hints = list(find_identifiers(draft, table))
+    hints = list(find_identifiers(draft, first))
     if hints:
-        echo("For the steward only: these hints were computed from the rows and are not in the file.", quiet=quiet)
+        rows = "the rows" if is_whole else f"the first {first.num_rows:,} rows"
+        echo(f"For the steward only: these hints were computed from {rows} and are not in the file.", quiet=quiet)
     for hint in hints:
         echo(str(hint), quiet=quiet)
 

@@ -57,11 +57,14 @@ class SparkBatches(PrivateBatches[Batch]):
         empty: Batch,
         steps: tuple[Callable, ...] = (),
         at_end: contextlib.ExitStack | None = None,
+        check_source: Callable[[], None] | None = None,
     ):
         """`steps` make a batch of what Spark hands over as a table; `empty` is what they make of one without rows.
-        `close` does what is to be done `at_end`, the last first."""
+        `close` does what is to be done `at_end`, the last first. `check_source` raises if the files of the table are
+        not what they were: it is called before and after each job."""
         self._frame, self._empty, self._steps = frame, empty, steps
         self._at_end = contextlib.ExitStack() if at_end is None else at_end
+        self._check_source = check_source or _trust
 
     def __repr__(self) -> str:
         return "SparkBatches(...)"
@@ -73,17 +76,18 @@ class SparkBatches(PrivateBatches[Batch]):
         )
 
     def map(self, function: Callable[[Batch], Mapped]) -> "SparkBatches[Mapped]":
-        return SparkBatches(self._frame, function(self._empty), (*self._steps, function), self._at_end)
+        steps = (*self._steps, function)
+        return SparkBatches(self._frame, function(self._empty), steps, self._at_end, self._check_source)
 
     def fold(self, count: Callable[[Batch], Part], add: Callable[[Sequence[Part]], Part]) -> Part:
         """Each task adds the parts of its batches; they are added here in the order of the tasks."""
         task = functools.partial(_fold, self._steps, count, add)
-        return add([count(self._empty), *_run(self._frame, task)])
+        return add([count(self._empty), *_run(self._frame, task, self._check_source)])
 
     def to_codes(self: "SparkBatches[np.ndarray]", sizes: Sequence[int]) -> "SparkCodes":
         """Codes as blocks of bytes, one for some thousand rows: Spark keeps these."""
         frame = _map(self._frame, functools.partial(_encode, self._steps, code_type(sizes)), "codes binary")
-        return SparkCodes(self._keep(frame), code_type(sizes), len(sizes))
+        return SparkCodes(self._keep(frame), code_type(sizes), len(sizes), check_source=self._check_source)
 
     def limit_units(
         self: "SparkBatches[pa.Table]", unit: str, columns: Sequence[str], max_rows_per_unit: int
@@ -102,7 +106,8 @@ class SparkBatches(PrivateBatches[Batch]):
         ranked = hashed.withColumn(_RANK, sql.row_number().over(order)).where(f"{_RANK} <= {max_rows_per_unit}")
         frame = self._keep(ranked.drop(_RANK, _LOW, _HIGH))
         read = functools.partial(_from_wire, types=types)
-        return SparkBatches(frame.drop(_UNIT), empty, (read,), self._at_end), SparkUnits(frame.select(_UNIT))
+        rows = SparkBatches(frame.drop(_UNIT), empty, (read,), self._at_end, self._check_source)
+        return rows, SparkUnits(frame.select(_UNIT), self._check_source)
 
     def check(self) -> None:
         """Reads all rows once: what is damaged is found before anything is charged."""
@@ -123,8 +128,16 @@ class SparkBatches(PrivateBatches[Batch]):
 class SparkCodes:
     """Codes of rows on a cluster, which counts them."""
 
-    def __init__(self, frame: "DataFrame", dtype: np.dtype, num_columns: int, at: Sequence[int] | None = None):
+    def __init__(
+        self,
+        frame: "DataFrame",
+        dtype: np.dtype,
+        num_columns: int,
+        at: Sequence[int] | None = None,
+        check_source: Callable[[], None] | None = None,
+    ):
         self._frame, self._type, self._num_columns = frame, dtype, num_columns
+        self._check_source = check_source or _trust
         self._at = tuple(range(num_columns)) if at is None else tuple(at)
 
     def __repr__(self) -> str:
@@ -137,16 +150,18 @@ class SparkCodes:
         counts = [np.zeros(0, np.int64)]
         for portion in _portions(cliques, whole.tolist(), self._num_tasks):
             task = functools.partial(_count, portion, whole.tolist(), self._type)
-            counts.append(add_arrays([_no_counts(portion, whole.tolist()), *_run(self._frame, task)]))
+            parts = _run(self._frame, task, self._check_source)
+            counts.append(add_arrays([_no_counts(portion, whole.tolist()), *parts]))
         return np.concatenate(counts)
 
     @functools.cached_property
     def _num_tasks(self) -> int:
         """The number of tasks, which follows from files and settings. This job also makes the codes."""
-        return len(_run(self._frame, _read_through))
+        return len(_run(self._frame, _read_through, self._check_source))
 
     def only(self, at: Sequence[int]) -> "SparkCodes":
-        return SparkCodes(self._frame, self._type, self._num_columns, [self._at[index] for index in at])
+        own = [self._at[index] for index in at]
+        return SparkCodes(self._frame, self._type, self._num_columns, own, self._check_source)
 
     def part(self, kept: np.ndarray) -> "SparkCodes":
         raise _needs_rows()
@@ -159,13 +174,14 @@ class SparkCodes:
 class SparkUnits:
     """The units of rows on a cluster."""
 
-    def __init__(self, frame: "DataFrame"):
-        self._frame = frame
+    def __init__(self, frame: "DataFrame", check_source: Callable[[], None] | None = None):
+        self._frame, self._check_source = frame, check_source or _trust
 
     def count_sizes(self, bins: int) -> Int64[np.ndarray, " bins"]:
         """How many units have 1, 2, ... `bins` (or more) rows. Exact: noise must follow."""
         task = functools.partial(_count_sizes, bins)
-        return add_arrays([np.zeros(bins, np.int64), *_run(self._frame.groupBy(_UNIT).count().select("count"), task)])
+        sizes = self._frame.groupBy(_UNIT).count().select("count")
+        return add_arrays([np.zeros(bins, np.int64), *_run(sizes, task, self._check_source)])
 
 
 def _needs_rows() -> ConfigError:
@@ -302,13 +318,20 @@ def _map(frame: "DataFrame", task: Task, columns: str) -> "DataFrame":
     return frame.mapInArrow(functools.partial(_guarded, task, __version__), columns)
 
 
-def _run(frame: "DataFrame", task: Task) -> list:
+def _run(frame: "DataFrame", task: Task, check_source: Callable[[], None]) -> list:
     """One job: the part that each task counted. The only place where anything of the tasks reaches this process."""
+    check_source()
     try:
         rows = _map(frame, task, "part array<binary>").toArrow()
     except Exception as error:
+        check_source()  # a file that is being written looks damaged
         raise _explain(error) from None
+    check_source()  # Spark reads the files again where it could not keep what it made of them
     return [_from_row(row) for row in rows.column("part").to_pylist()]
+
+
+def _trust() -> None:
+    """For a table whose source cannot be seen from here."""
 
 
 def _to_row(part: "np.ndarray | tuple[np.ndarray, ...] | tuple[pa.Table, ...]") -> pa.RecordBatch:
@@ -347,7 +370,7 @@ _OTHER_VERSION = "understudy on the executors has version"
 def _explain(error: Exception) -> ClusterError:
     """What went wrong, without Spark's own message, which may quote rows."""
     text = str(error)
-    missing = re.search(r"No module named '([\w.]+)'", text)
+    missing = re.search(r"(?m)^\s*ModuleNotFoundError: No module named '([\w.]+)'", text)  # a whole line, of Python's
     if missing and missing[1].split(".")[0] in sys.modules:  # which no value of a row adds to
         return ClusterError(
             f"The Spark executors cannot import {missing[1].split('.')[0]}. Install understudy on them, or ship an"
@@ -358,7 +381,7 @@ def _explain(error: Exception) -> ClusterError:
         return ClusterError(
             "The Spark executors run a different version of Python. Set PYSPARK_PYTHON to the version of this process."
         )
-    if _OTHER_VERSION in text:
+    if re.search(rf"(?m)^\s*RuntimeError: {_OTHER_VERSION} ", text):
         return ClusterError(
             f"The Spark executors have another version of understudy, expected {__version__}. Install it there."
         )

@@ -17,6 +17,9 @@ from understudy.schema.conditions import filter_where as filter_where
 from understudy.schema.conditions import where_columns as where_columns
 from understudy.schema.syntax import Constant as Constant
 from understudy.tables.cast import conform as conform
+from understudy.tables.drafting import conform_stream as conform_stream
+from understudy.tables.drafting import draft_table as draft_table
+from understudy.tables.drafting import stream_draft as stream_draft
 from understudy.tables.formatting import output_decimals as output_decimals
 from understudy.tables.formatting import restyle as restyle
 from understudy.tables.formatting import restyle_within_bounds as restyle_within_bounds

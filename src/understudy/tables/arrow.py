@@ -29,8 +29,8 @@ def read_arrow(location: TableLocation) -> pa.Table:
         try:
             return without_metadata(pa.feather.read_table(str(location.path)))
         except pa.ArrowInvalid:  # a stream and not a file
-            with pa.memory_map(str(location.path)) as file:
-                return without_metadata(pa.ipc.open_stream(file).read_all())
+            with pa.memory_map(str(location.path)) as file, pa.ipc.open_stream(file) as reader:
+                return without_metadata(pa.Table.from_batches(_whole_stream(reader, file), reader.schema))
     except pa.ArrowNotImplementedError:
         return _read_by_polars(location)
 
@@ -59,23 +59,26 @@ def open_arrow(location: TableLocation) -> BatchReader | None:
     """The record batches of an Arrow file or stream; None: an old Feather file, which has none."""
 
     def read(_: int) -> Iterator[pa.Table]:
-        with _open_ipc(location) as reader:
+        with _open_ipc(location) as (reader, file):
             is_file = isinstance(reader, pa.RecordBatchFileReader)
-            for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
+            own = map(reader.get_batch, range(reader.num_record_batches)) if is_file else _whole_stream(reader, file)
+            for batch in own:
                 yield without_metadata(pa.Table.from_batches([batch]))
 
     with location.path.open("rb") as file:
         if file.read(4) == b"FEA1":
             return None
     try:
-        with _open_ipc(location) as reader:
+        with _open_ipc(location) as (reader, _):
             return BatchReader(_bare(reader.schema), read)
     except pa.ArrowNotImplementedError:
         return BatchReader(_read_by_polars(location, 0).schema, lambda _: iter([_read_by_polars(location)]))
 
 
 @contextlib.contextmanager
-def _open_ipc(location: TableLocation) -> "Iterator[pa.RecordBatchFileReader | pa.RecordBatchStreamReader]":
+def _open_ipc(
+    location: TableLocation,
+) -> "Iterator[tuple[pa.RecordBatchFileReader | pa.RecordBatchStreamReader, pa.MemoryMappedFile]]":
     """Mapped into memory: a batch may be the whole table, and then only the part in use is read."""
     with pa.memory_map(str(location.path)) as file:
         try:
@@ -84,7 +87,21 @@ def _open_ipc(location: TableLocation) -> "Iterator[pa.RecordBatchFileReader | p
             file.seek(0)
             reader = pa.ipc.open_stream(file)
         with reader:
-            yield reader
+            yield reader, file
+
+
+def _whole_stream(reader: pa.RecordBatchStreamReader, file: pa.MemoryMappedFile) -> Iterator[pa.RecordBatch]:
+    """The batches of a stream; raises if it lacks the mark of its end.
+
+    pyarrow takes the end of a file that was cut between two batches for the end of the stream. The mark is a few bytes
+    that the reader takes after the last batch.
+    """
+    end_of_last = file.tell()
+    for batch in reader:
+        end_of_last = file.tell()
+        yield batch
+    if file.tell() == end_of_last:
+        raise ValueError("the end is missing")  # explained by the caller
 
 
 def _read_by_polars(location: TableLocation, num_rows: int | None = None) -> pa.Table:

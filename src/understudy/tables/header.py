@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from understudy.errors import TableError, did_you_mean
-from understudy.tables.infer import looks_like_date
+from understudy.tables.text_types import looks_like_date
 
 _NUMBER = re.compile(r"[<>≤≥~±]?\s*[+-]?(?:[0-9][0-9.,'’\s]*|[.,][0-9]+)(?:[eE][+-]?[0-9]+)?\s*[%€$£]?")
 _TIME = re.compile(r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?")

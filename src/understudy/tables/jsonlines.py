@@ -20,42 +20,146 @@ from understudy.tables.location import TableLocation
 from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import OutputBatches
 
+_BLOCK_BYTES = 1 << 24
+"""How much of a file is parsed at once. A line may not be longer."""
+
 
 def read_json_lines(location: TableLocation) -> pa.Table:
     """Columns in the types of their JSON values; strings may turn out to be dates."""
+    reader = TypedJsonLines(location)
+    batches = list(reader.read())
+    is_final = all(batch.schema == reader.types for batch in batches)
+    return pa.concat_tables([reader.types.empty_table(), *(batches if is_final else reader.read())])
 
-    def parse(schema: pa.Schema | None) -> pa.Table:
-        with pa.input_stream(str(location.path), compression="detect") as stream:
-            return pa.json.read_json(
-                stream,
-                read_options=pa.json.ReadOptions(block_size=1 << 24),
-                parse_options=pa.json.ParseOptions(explicit_schema=schema),
-            )
 
-    try:
-        table = parse(None)
-        moments = [field for field in table.schema if pa.types.is_timestamp(field.type)]
-        if moments:  # pyarrow guesses datetimes; here the rules for text decide
-            table = parse(pa.schema([field.with_type(pa.string()) for field in moments])).select(table.column_names)
-        table.validate(full=True)  # the parser accepts strings that are not UTF-8
-    except pa.ArrowInvalid as error:
-        require_encoding(location, can_choose=False)
-        mixed = re.search(r"Column\(/([^)]*)\) changed from (\w+) to (\w+)", str(error))
+class TypedJsonLines:
+    """A file in batches, in the types of its JSON values, which are known after the first pass over it.
+
+    A column that holds nulls alone in one part of the file and values in another has the type of these, and numbers are
+    reals if one of them is. In the first pass each batch has the types that its own part needs.
+    """
+
+    def __init__(self, location: TableLocation) -> None:
+        self._location, self._is_known = location, False
+        self._types: dict[str, pa.DataType] = {}
+
+    @property
+    def types(self) -> pa.Schema:
+        """Of the batches of every pass but the first; strings are marked, since they may be dates."""
+        return self._marked(pa.schema(list(self._types.items())))
+
+    def read(self, _: int = 0) -> Iterator[pa.Table]:
+        """The rows, one batch for each block of the file."""
+        known = pa.schema(list(self._types.items())) if self._is_known else None
+        num_rows = 0
+        for block in self._blocks():
+            table = self._parse(block, known, num_rows)
+            num_rows += table.num_rows
+            if known is None:
+                self._learn(table.schema)
+            yield table.cast(self._marked(table.schema))
+        self._is_known = True
+
+    def _blocks(self) -> Iterator[bytes]:
+        """The bytes of the file, cut after line breaks."""
+        with pa.input_stream(str(self._location.path), compression="detect") as stream:
+            left = b""
+            while piece := bytes(stream.read(_BLOCK_BYTES)):
+                end = piece.rfind(b"\n") + 1
+                if end and (block := left + piece[:end]).strip():
+                    yield block
+                left = piece[end:] if end else left + piece
+                if len(left) > 2 * _BLOCK_BYTES:
+                    raise TableError(f"{self._location} has a line longer than 16 MB. Expected one object per line.")
+            if left.strip():
+                yield left
+
+    def _parse(self, block: bytes, known: pa.Schema | None, num_before: int) -> pa.Table:
+        try:
+            table = _parse_block(block, known)
+            moments = [field for field in table.schema if pa.types.is_timestamp(field.type)]
+            if moments:  # pyarrow guesses datetimes; here the rules for text decide
+                texts = pa.schema([field.with_type(pa.string()) for field in moments])
+                table = _parse_block(block, texts).select(table.column_names)
+            table.validate(full=True)  # the parser accepts strings that are not UTF-8
+            return table
+        except pa.ArrowInvalid as error:
+            raise self._explain(block, str(error), num_before) from None
+
+    def _explain(self, block: bytes, message: str, num_before: int) -> TableError:
+        """What is wrong with a block, without the parser's own message, which may quote values."""
+        require_encoding(self._location, can_choose=False)
+        mixed = re.search(r"Column\(/([^)]*)\) changed from (\w+) to (\w+)", message)
         if mixed:
-            name, before, after = mixed.groups()
-            name = name.split("/")[0]  # nested names are part of the values
-            raise TableError(
-                f"{location}: column {name!r} holds both {before} and {after} values. Write them all in one type.",
-                column=name,
-            ) from None
-        row = re.search(r"in row (\d+)", str(error))
-        line = int(row[1]) + 1 if row else None
-        raise TableError(
-            f"{location}: {f'line {line}' if line else 'a line'} is not a JSON object. Expected one object per line.",
+            return self._mixed(*mixed.groups())
+        with sandbox() as connection:
+            _require_end(block[block.rfind(b"\n") + 1 :].decode(), connection, self._location)
+        row = re.search(r"in row (\d+)", message)
+        line = num_before + int(row[1]) + 1 if row else None
+        return TableError(
+            f"{self._location}: {f'line {line}' if line else 'a line'} is not a JSON object. Expected one object per"
+            " line.",
             line=line,
-        ) from None
-    fields = [mark_untyped(f, only_dates=True) if pa.types.is_string(f.type) else f for f in table.schema]
-    return table.cast(pa.schema(fields))
+        )
+
+    def _mixed(self, name: str, before: str, after: str) -> TableError:
+        name = name.split("/")[0]  # nested names are part of the values
+        return TableError(
+            f"{self._location}: column {name!r} holds both {before} and {after} values. Write them all in one type.",
+            column=name,
+        )
+
+    def _learn(self, types: pa.Schema) -> None:
+        """The types of a further part of the file."""
+        for field in types:
+            before = self._types.get(field.name, pa.null())
+            try:
+                self._types[field.name] = _common_type(before, field.type)
+            except TypeError as error:
+                raise self._mixed(field.name, *error.args) from None
+
+    def _marked(self, types: pa.Schema) -> pa.Schema:
+        return pa.schema([mark_untyped(f, only_dates=True) if pa.types.is_string(f.type) else f for f in types])
+
+
+def _parse_block(block: bytes, types: pa.Schema | None) -> pa.Table:
+    """As one block, so that the parser numbers its rows from the first."""
+    return pa.json.read_json(
+        pa.BufferReader(block),
+        read_options=pa.json.ReadOptions(block_size=len(block) + 1),
+        parse_options=pa.json.ParseOptions(explicit_schema=types),
+    )
+
+
+def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type of a column with parts of these types, as if it were parsed whole; raises a `TypeError` with the JSON
+    types of two values that have none."""
+    types = pa.types
+    if one == other or types.is_null(other):
+        return one
+    if types.is_null(one):
+        return other
+    if (kinds := (_json_type(one), _json_type(other))) and kinds[0] != kinds[1]:
+        raise TypeError(*kinds)
+    if types.is_list(one):
+        return pa.list_(_common_type(one.value_type, other.value_type))
+    if types.is_struct(one):
+        fields = {field.name: field.type for field in one}
+        fields |= {field.name: _common_type(fields.get(field.name, pa.null()), field.type) for field in other}
+        return pa.struct(list(fields.items()))
+    return pa.string() if types.is_string(one) or types.is_string(other) else pa.float64()
+
+
+def _json_type(arrow_type: pa.DataType) -> str:
+    """The name of a JSON type, as the parser has it."""
+    types = pa.types
+    if types.is_boolean(arrow_type):
+        return "boolean"
+    if types.is_list(arrow_type):
+        return "array"
+    if types.is_struct(arrow_type):
+        return "object"
+    return "string" if types.is_string(arrow_type) or types.is_timestamp(arrow_type) else "number"
 
 
 def read_json_texts(location: TableLocation, names: Sequence[str]) -> pa.Table:

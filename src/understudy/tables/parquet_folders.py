@@ -37,10 +37,15 @@ def folder_files(folder: Path) -> list[Path]:
 
 def read_parquet_folder(location: TableLocation) -> pa.Table:
     """The whole table, each column in a type that holds its values in all files."""
+    reader = open_typed_folder(location)
+    return pa.concat_tables([reader.types.empty_table(), *reader.read(1 << 20)])
+
+
+def open_typed_folder(location: TableLocation) -> BatchReader:
+    """The same in batches."""
     parts, readers = _open_parts(location)
-    pieces = [pa.concat_tables([reader.types.empty_table(), *reader.read(1 << 20)]) for reader in readers]
     try:
-        return pa.concat_tables(pieces, promote_options="permissive")
+        empty = pa.concat_tables([reader.types.empty_table() for reader in readers], promote_options="permissive")
     except pa.ArrowException:
         name = _differing([reader.types for reader in readers])[0]
         raise TableError(
@@ -48,6 +53,13 @@ def read_parquet_folder(location: TableLocation) -> pa.Table:
             " it in one type, or declare its kind in a schema.",
             column=name,
         ) from None
+
+    def read(num_rows: int) -> Iterator[pa.Table]:
+        for reader in readers:
+            for batch in reader.read(num_rows):
+                yield pa.concat_tables([empty, batch], promote_options="permissive")
+
+    return BatchReader(empty.schema, read)
 
 
 def open_parquet_folder(location: TableLocation) -> BatchReader:

@@ -73,10 +73,10 @@ def read_equal(
     What one pass finds out about a row, such as whether it is used, the next one looks up by its place: in another
     order it would be another row.
     """
-    first: list[_Pass] = []
+    first: list[RowsDigest] = []
 
     def read_again() -> Iterator[pa.Table]:
-        now = _Pass(names)
+        now = RowsDigest(names)
         for batch in read():
             now.add(batch)
             if first and now.num_rows > first[0].num_rows:
@@ -97,15 +97,17 @@ def _differing(where: str) -> TableError:
     )
 
 
-class _Pass:
-    """The number of rows of a pass and a hash of them in their order, whatever the batches in which they came.
+class RowsDigest:
+    """The number of rows and a hash of their values in these columns, in their order, whatever the batches in which
+    they came.
 
-    For these columns, in the types of a declared schema. For comparisons within a run: it never leaves memory.
+    For comparisons only: without a `key`, which nobody else knows, it must not leave memory.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], key: bytes = b"") -> None:
         self.num_rows = 0
-        self._hashes = {name: [hashlib.blake2b() for _ in ("is known", "length", "content")] for name in names}
+        parts = ("is known", "length", "content")
+        self._hashes = {name: [hashlib.blake2b(key=key) for _ in parts] for name in names}
 
     def add(self, batch: pa.Table) -> None:
         self.num_rows += batch.num_rows
@@ -115,8 +117,10 @@ class _Pass:
                 values = values.cast(values.type.value_type)
             known.update(pc.is_valid(values).to_numpy().tobytes())
             for chunk in values.drop_null().chunks:
-                if not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
-                    chunk = chunk.cast(pa.large_string())
+                if pa.types.is_nested(chunk.type):
+                    content.update("".join(map(repr, chunk.to_pylist())).encode())
+                elif not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
+                    chunk = chunk.cast(pa.large_binary() if pa.types.is_binary(chunk.type) else pa.large_string())
                     lengths.update(pc.binary_length(chunk).to_numpy().tobytes())
                     ends = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
                     content.update(memoryview(chunk.buffers()[2] or b"")[ends[0] : ends[-1]])

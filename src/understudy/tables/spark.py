@@ -12,16 +12,18 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from understudy.errors import ConfigError, SchemaError, TableError
+from understudy.errors import ConfigError, SchemaError, TableError, UnderstudyWarning
 from understudy.schema import Schema, match_columns
 from understudy.tables.cast import conform, normalize, output_schema
 from understudy.tables.location import TableLocation, require_names
 from understudy.tables.origin import Origin
 from understudy.tables.parquet_folders import folder_files
+from understudy.tables.reading_batches import Version, version_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +39,8 @@ class SparkTable(NamedTuple):
     """The table without its rows, as Spark hands it to a task."""
     convert: Callable[[pa.Table], pa.Table]
     """From a batch of rows in the types of Spark to those of the schema, row by row."""
+    check_source: Callable[[], None] | None
+    """Raises if the files of the table are not what they were when it was opened; None: it is no file."""
 
 
 def is_spark_frame(source: object) -> bool:
@@ -79,7 +83,9 @@ def open_spark_table(
             "A table on Spark needs a declared schema: kinds are not drafted there. Write one, for example from a small"
             " sample that may be seen: understudy schema draft."
         )
+    check_source: Callable[[], None] | None = None
     if isinstance(source, str | os.PathLike):
+        check_source = _watch(os.fspath(source))
         frame, where, library = _read_parquet(os.fspath(source), engine, at_end), str(source), "file"
     elif is_spark_frame(source):
         frame, where, library = source, "The Spark DataFrame", "pyarrow"  # type: ignore[assignment]
@@ -99,7 +105,7 @@ def open_spark_table(
     convert = functools.partial(_conform, names=used, schema=schema)
     whole = conform(normalize(own.empty_table()), schema).schema
     origin = Origin.of(output_schema(own, whole, schema, keep_types=keep_types), library)
-    return SparkTable(chosen, types.empty_table(), convert), origin
+    return SparkTable(chosen, types.empty_table(), convert, check_source), origin
 
 
 def _require_fixed(frame: "DataFrame") -> None:
@@ -137,12 +143,6 @@ def _arrow_types(frame: "DataFrame") -> pa.Schema:
 def _read_parquet(path: str, engine: str, at_end: contextlib.ExitStack | None) -> "DataFrame":
     """Columns that are named by folders (`year=2020/`) are text, as they are where Spark does not read them."""
     location = TableLocation.parse(path)
-    if location.suffix != ".parquet":
-        raise TableError(f"{path}: Spark reads Parquet alone here. Write it as Parquet, or use the engine local.")
-    if not location.path.exists():
-        raise TableError(f"{path} does not exist. Check the path.")
-    if location.is_folder:
-        folder_files(location.path)  # refuses what is not a plain folder of Parquet files
     spark = open_session(engine, at_end)
     setting = "spark.sql.sources.partitionColumnTypeInference.enabled"
     before = spark.conf.get(setting)
@@ -153,6 +153,34 @@ def _read_parquet(path: str, engine: str, at_end: contextlib.ExitStack | None) -
         raise TableError(f"Spark cannot read {path} as Parquet ({type(error).__name__}). Check the files.") from None
     finally:
         spark.conf.set(setting, before or "true")
+
+
+def _watch(path: str) -> Callable[[], None]:
+    """Compares the files of a table, a Parquet file or a plain folder of them, with those of now.
+
+    Every job of Spark reads them anew, and all must see the same rows.
+    """
+    if "://" not in path and not os.path.exists(path):  # before its ending is looked at: a folder need not have one
+        raise TableError(f"{path} does not exist. Check the path.")
+    location = TableLocation.parse(path)
+    if location.suffix != ".parquet":
+        raise TableError(f"{path}: Spark reads Parquet alone here. Write it as Parquet, or use the engine local.")
+
+    def files() -> tuple[list[Path], Version]:
+        found = folder_files(location.path) if location.is_folder else [location.path]
+        return found, version_of(found)
+
+    opened = files()
+
+    def check() -> None:
+        try:
+            is_same = files() == opened
+        except (OSError, TableError):
+            is_same = False
+        if not is_same:
+            raise TableError(f"{path} changed while it was read. Run again.")
+
+    return check
 
 
 def open_session(engine: str, at_end: contextlib.ExitStack | None = None) -> "SparkSession":
@@ -175,7 +203,15 @@ def open_session(engine: str, at_end: contextlib.ExitStack | None = None) -> "Sp
         builder = builder.config("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
     else:
         builder = builder.master(engine)
-    is_new = SparkContext._active_spark_context is None  # a session of another thread is not seen above
+    running = SparkContext._active_spark_context  # a session of another thread is not seen above
+    is_new = running is None
+    if running is not None and engine not in ("spark", running.master):
+        warnings.warn(
+            f"A Spark session at {running.master} is already running in this process, and is used in place of one at "
+            f"{engine}. Stop it first to use that address.",
+            UnderstudyWarning,
+            stacklevel=2,
+        )
     try:
         _start_java()
         session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()

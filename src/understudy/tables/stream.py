@@ -1,5 +1,6 @@
 """Tables that are read in batches of rows, by a declared schema and never whole."""
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from understudy.tables.cast import as_declared_type, conform, normalize, output_
 from understudy.tables.databases import open_duckdb_table, open_postgres, open_sqlite
 from understudy.tables.delimited import open_delimited
 from understudy.tables.frames import explain_library, from_frame
-from understudy.tables.jsonlines import open_json_texts
+from understudy.tables.jsonlines import TypedJsonLines, open_json_texts
 from understudy.tables.location import TEXT_SUFFIXES, TableLocation, explain_errors, require_names
 from understudy.tables.options import ReadOptions, resolve_reading
 from understudy.tables.origin import Origin
@@ -49,9 +50,17 @@ class TableStream:
     num_rows: int | None = None
     """Private, like the rows; known once they were read to the end."""
 
-    def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.Table]], *, is_computed: bool = False) -> None:
-        """`is_computed`: by a query, so that the rows or their order could change from pass to pass."""
-        self.schema = schema
+    def __init__(
+        self,
+        schema: pa.Schema,
+        read: Callable[[], Iterator[pa.Table]],
+        *,
+        is_computed: bool = False,
+        num_rows: int | None = None,
+    ) -> None:
+        """`is_computed`: by a query, so that the rows or their order could change from pass to pass. `num_rows` is
+        given if they were read to the end before."""
+        self.schema, self.num_rows = schema, num_rows
         self._read: Callable[[], Iterator[pa.Table]] | None = read
         self._is_computed = is_computed
         self._kept: Sequence[pa.Table] = ()
@@ -62,9 +71,14 @@ class TableStream:
 
     def check(self) -> None:
         """Reads the table, so that a damaged one is found early; twice, if its rows could change from pass to pass."""
-        for _ in range(2 if self._is_computed else 1):
+        num_passes = (2 if self._is_computed else 1) - (self.num_rows is not None)
+        for _ in range(num_passes):
             for _ in self:
                 pass
+
+    def map(self, types: pa.Schema, function: Callable[[pa.Table], pa.Table]) -> "TableStream":
+        """Every batch through a function that works row by row and returns these types."""
+        return TableStream(types, lambda: map(function, self), is_computed=self._is_computed, num_rows=self.num_rows)
 
     def __iter__(self) -> Iterator[pa.Table]:
         """Batches of at most `BATCH_ROWS` rows and `BATCH_VALUES` values; at least one, perhaps without rows."""
@@ -103,7 +117,8 @@ def stream_table(
     """A file, folder, database table or data frame in batches, and its origin: as `as_arrow` would read it whole.
 
     None where the source cannot be streamed (a workbook, a file of a statistics package), and with a drafted schema,
-    whose columns keep types and styles that follow from all values: then it is read whole, by `as_arrow`.
+    whose columns keep types and styles that follow from all values: then it is read whole, by `as_arrow`. Without a
+    schema, `stream_draft` drafts one from the batches.
 
     >>> stream_table("people.parquet", schema=Schema.read("people.toml"))  # doctest: +SKIP
     """
@@ -127,7 +142,7 @@ def stream_location(
     location: TableLocation, schema: Schema, reading: ReadOptions, *, keep_types: bool = False
 ) -> tuple[TableStream, Origin] | None:
     """The table at a location, in batches; None where it cannot be streamed."""
-    version = _version_now(location)
+    version = version_now(location)
     with explain_errors(location):
         reader = _open(location, schema, reading)
     if reader is None:
@@ -135,16 +150,14 @@ def stream_location(
     require_names(reader.types.names, str(location))
     types = conform(normalize(reader.types.empty_table()), schema).schema
     own = reader.types if reader.own is None else reader.own
-    num_rows = _batch_rows(len(types))
+    read_source = functools.partial(read_rows, reader, location, version)
 
     def read() -> Iterator[pa.Table]:
-        rows = _explained(reader.read(num_rows), location)
-        unchanged = read_unchanged(rows, version, lambda: _version_now(location), str(location))
-        for batch in _of_even_size(unchanged, num_rows):
+        for batch in read_source():
             yield _in_types(conform(normalize(batch), schema), types, str(location))
 
     origin = Origin.of(output_schema(own, types, schema, keep_types=keep_types), "file")
-    if location.suffix in _DATABASES:  # a view is computed
+    if location.suffix in DATABASES:  # a view is computed
         return TableStream(types, read_equal(read, _used(types, schema), str(location)), is_computed=True), origin
     return TableStream(types, read), origin
 
@@ -154,7 +167,7 @@ def _used(types: pa.Schema, schema: Schema) -> list[str]:
     return [name for name in types.names if name in schema and (schema[name].modelled or name == schema.unit)]
 
 
-_DATABASES = (".sqlite", ".duckdb", "postgres")
+DATABASES = (".sqlite", ".duckdb", "postgres")
 
 
 def _open(location: TableLocation, schema: Schema, reading: ReadOptions) -> BatchReader | None:
@@ -167,10 +180,10 @@ def _open(location: TableLocation, schema: Schema, reading: ReadOptions) -> Batc
         return open_sqlite(location, schema)
     if location.is_folder:
         return open_parquet_folder(location)
-    return _READERS[location.suffix](location)
+    return READERS[location.suffix](location)
 
 
-_READERS: dict[str, Callable[[TableLocation], BatchReader | None]] = {
+READERS: dict[str, Callable[[TableLocation], BatchReader | None]] = {
     ".parquet": open_parquet,
     ".feather": open_arrow,
     ".arrow": open_arrow,
@@ -179,12 +192,20 @@ _READERS: dict[str, Callable[[TableLocation], BatchReader | None]] = {
 }
 
 
-def _version_now(location: TableLocation) -> Version:
+def version_now(location: TableLocation) -> Version:
     """The version of the files of a table. A server has none: there, all passes are in one transaction."""
     if location.suffix == "postgres":
         return ()
     with explain_errors(location):
         return version_of(folder_files(location.path) if location.is_folder else [location.path])
+
+
+def read_rows(reader: BatchReader | TypedJsonLines, location: TableLocation, version: Version) -> Iterator[pa.Table]:
+    """The rows of a source in batches of even size, in its own types; raises if it has another version by now."""
+    num_rows = _batch_rows(len(reader.types))
+    rows = _explained(reader.read(num_rows), location)
+    unchanged = read_unchanged(rows, version, lambda: version_now(location), str(location))
+    return _of_even_size(unchanged, num_rows)
 
 
 def _explained(batches: Iterator[pa.Table], location: TableLocation) -> Iterator[pa.Table]:
