@@ -22,8 +22,9 @@ import understudy as us
 from understudy import certificate, learners
 from understudy.cli import run
 from understudy.encoding import assumed_domain, merge_rarest
+from understudy.encoding import fit as encoding_fit
 from understudy.errors import CheckpointError, ConfigError, ReleaseError, TrainingError, UnderstudyError
-from understudy.failed_run import SpentError, read_record
+from understudy.failed_run import FailedRun, SpentError, read_record
 from understudy.models.predictors import Predictor
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
@@ -275,6 +276,21 @@ def test_before_the_first_charge_and_without_a_guarantee_errors_stay_what_they_a
     with pytest.raises(TrainingError, match="diverged"):
         us.fit(table, DIVERGES, us.Guarantee.not_private(), schema=schema, checkpoint=tmp_path / "run.checkpoint")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_before_the_first_charge_the_text_of_a_library_is_not_shown(
+    debug: bool, charged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERSTUDY_DEBUG", "1") if debug else monkeypatch.delenv("UNDERSTUDY_DEBUG", raising=False)
+    monkeypatch.setattr(
+        encoding_fit, "noisy_size", lambda table, *_: np.full(next(iter(table._batches)).num_rows, "a") + 1
+    )
+    schema, table = numbers(1237)
+    with pytest.raises(FailedRun, match=r"\(\w+Error\)\. Please report it\. Nothing was charged\.$") as caught:
+        us.fit(table, "independent", GUARANTEE, schema=schema)
+    assert not charged
+    assert (caught.value.__cause__ is not None, caught.value.__context__ is not None) == (debug, debug)
 
 
 def test_an_interrupted_run_is_no_failed_one(tmp_path: Path) -> None:

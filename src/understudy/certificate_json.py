@@ -55,7 +55,8 @@ GRAPH_NOT_COVERED = {
 
 KEPT_IN = {
     "scratch": "Anyone who could read the disk of the machine during the run. The codes of the private rows were "
-    "kept in a scratch folder on this machine during the run and deleted.",
+    "kept in a scratch folder on this machine during the run and deleted. Also whether the run was refused because that "
+    "folder had no room for them, which follows from the number of rows.",
     "spark": "Anyone who could read the machines of the cluster until the Spark session ended. Spark kept private rows "
     "and their codes in its memory and in files on their local disks. It was asked to drop them at the end of the run. "
     "Shuffle files, which can hold private rows, stay on the executors' disks until the Spark session ends.",
@@ -112,11 +113,11 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
             "table_rows": facts.public_table,
             "rows_kept_in": facts.kept_in,
             "declared": list(facts.declared),
-        },
             **({"selections_only": True} if facts.selections_only else {}),
+        },
         "estimated": list(facts.estimated),
-        "queries": [_query_to_json(query, statement) for query in statement.queries],
         **({"accuracy": list(statement.accuracy)} if statement.accuracy else {}),
+        "queries": [_query_to_json(query, statement) for query in statement.queries],
         "measured_marginals": [measured_to_json(each) for each in statement.measurements],
         "audit": _audit_to_json(statement.method),
         "not_covered": list(not_covered(facts)),
@@ -174,8 +175,8 @@ def from_json(content: Mapping) -> Statement:
             drafted=public["kinds_drafted"],
             types_kept=public["storage_types_kept"],
             kept_in=public.get("rows_kept_in", "memory"),
-            declared=tuple(public["declared"]),
             selections_only=public.get("selections_only", False),
+            declared=tuple(public["declared"]),
             estimated=tuple(content["estimated"]),
             name=public.get("name"),
             responsible=public.get("responsible"),
@@ -183,8 +184,8 @@ def from_json(content: Mapping) -> Statement:
             date=content.get("date"),
         ),
         warnings=tuple(content["warnings"]),
-        method=content["method"],
         accuracy=tuple(content.get("accuracy", ())),
+        method=content["method"],
         released=content["released"],
     )
 
@@ -192,13 +193,13 @@ def from_json(content: Mapping) -> Statement:
 def statement_conditions(facts: PublicFacts) -> list[str]:
     """What the guarantee assumes beyond the declarations of a person; empty for a declared schema."""
     conditions = []
-    if facts.public_table is not None:
     if facts.selections_only:
         conditions.append(
             "this certificate covers the selections alone. The generated rows and the discriminators were made "
             "elsewhere. Unless they were themselves made under differential privacy, they can reveal real rows, and no "
             "selection among them repairs that. Add their privacy cost to this one."
         )
+    if facts.public_table is not None:
         conditions.append(
             f"training started from a table of {facts.public_table:,} rows that the maker of this release "
             "declared public. The people in that table are not protected. If it contains rows of the private "

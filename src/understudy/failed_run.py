@@ -55,11 +55,19 @@ class SpentError(UnderstudyError):
                 (inside / name).write_bytes(data)
 
 
+class FailedRun(UnderstudyError):
+    """A run that failed before its first query, by an error of another library: nothing is spent.
+
+    Its text names the class of that error alone, whose own text may quote values of the table.
+    """
+
+
 @contextlib.contextmanager
 def record_failure(
     ledger: Ledger, statement: Callable[[], Statement], checkpoint: Checkpoint | None = None
 ) -> Iterator[None]:
-    """Turns any error after the first charge into a `SpentError`; earlier errors pass unchanged.
+    """Turns any error after the first charge into a `SpentError`; earlier errors of Understudy pass unchanged, and
+    those of other libraries, which may quote values, become a `FailedRun`.
 
     `statement` returns the statement of the whole plan. Runs without a guarantee have no budget to spend. With a
     `checkpoint` the record is written beside it, and file errors pass: such a run can be resumed, like a killed one.
@@ -69,20 +77,25 @@ def record_failure(
     try:
         yield
     except Exception as error:
-        if not ledger.queries or not ledger.guarantee.is_private:
+        if not ledger.guarantee.is_private:
             raise
+        cause = error if os.environ.get("UNDERSTUDY_DEBUG") else None
+        if not ledger.queries:
+            if isinstance(error, UnderstudyError):
+                raise
+            _raise_alone(FailedRun(f"{_failure(error)} Nothing was charged."), cause)
         if checkpoint is not None and isinstance(error, CheckpointError | TableError):
             raise
         spent = _write_record(_failure(error), statement(), checkpoint)
-        _raise_alone(spent, cause=error if os.environ.get("UNDERSTUDY_DEBUG") else None)
+        _raise_alone(spent, cause)
 
 
-def _raise_alone(spent: SpentError, cause: Exception | None) -> Never:
+def _raise_alone(failed: UnderstudyError, cause: Exception | None) -> Never:
     """Raises the error without what it was raised from, whose message may quote a size or a value of the table."""
     try:
-        raise spent from cause
-    except SpentError:
-        spent.__context__ = cause
+        raise failed from cause
+    except UnderstudyError:
+        failed.__context__ = cause
         raise
 
 

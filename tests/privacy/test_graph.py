@@ -16,6 +16,7 @@ from understudy.privacy.graph import (
     GraphUnit,
     PrivateGraph,
     _shuffled,
+    _with_gaussian_noise,
     block_counts,
     block_pairs,
     degree_tails,
@@ -29,7 +30,7 @@ from understudy.privacy.graph import (
     tail_counts,
 )
 from understudy.privacy.ledger import Guarantee, Ledger, Query
-from understudy.privacy.noise import noise_source
+from understudy.privacy.noise import fine_steps, noise_source
 from understudy.privacy.table import PrivateTable
 
 
@@ -195,6 +196,16 @@ def test_the_noise_has_the_charged_scale() -> None:
     nodes = PrivateGraph(no_edges, blocks, GraphUnit.NODE)
     noise = noisy_tail_counts(nodes, 2000, query(LaplaceCounts(4.0, 4000)), ledger())
     assert np.abs(noise).mean() == pytest.approx(1000, rel=0.1)
+
+
+def test_with_little_noise_large_counts_do_not_wrap_around() -> None:
+    """The steps of the noise are then so fine that a product with them takes more than 64 bits."""
+    ledger = Ledger(Guarantee(100.0, 1e-6), noise=noise_source(0))
+    exact, little = np.array([0, 7, 2**28]), Gaussian(2.0**-15)
+    assert 2**28 * fine_steps(2.0**-15) > 2**62
+    noisy = _with_gaussian_noise(exact, little, 1.0, ledger)
+    assert noisy[:2] == pytest.approx(exact[:2], abs=0.01)
+    assert 0 < noisy[2] <= exact[2] + 1
 
 
 def test_without_a_guarantee_there_is_no_noise() -> None:

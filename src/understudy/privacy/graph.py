@@ -152,7 +152,8 @@ def _with_gaussian_noise(
         return exact.astype(float)
     stddev = event.noise_multiplier * sensitivity * (1 + 1e-9)  # never less than charged, whatever floats round
     steps = fine_steps(stddev)
-    return with_noise(exact * steps, stddev * steps, ledger.noise) / steps
+    # With little noise the steps are so fine that 64 bits may not hold the product: whole numbers of any size do.
+    return with_noise(exact.astype(object) * steps, stddev * steps, ledger.noise) / steps
 
 
 def sorted_degrees(
