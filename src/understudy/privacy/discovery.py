@@ -16,7 +16,7 @@ Each *Formal guarantee* below is for columns of a table from `limit_units`: a un
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ BINNINGS = ("tree", "equal", "uniform")
 LEVELS = 3  # of the tree, for columns with more cells than FLAT
 FLAT = 256  # columns with at most this many cells have a tree of one level: each cell gets its own noisy count
 FINEST = 2**20  # the largest number of cells of the finest level
+PASS_CELLS = 2**24  # the most finest cells that one pass over the rows counts: their counts take 128 MB
 SPLIT_AT = 4.0  # a cell is split if its noisy count exceeds this many standard deviations
 LEAST_SPREAD = 0.25  # lower bound on a cell's mass relative to uniform; keeps smooth columns smooth under noise
 STANDS_OUT = 3.0  # a cell above this many standard deviations keeps its own mass; the cells between are pooled
@@ -48,11 +49,11 @@ MAX_CATEGORIES = 1000
 """A 2-way marginal of two such columns has a million cells, which every method here can still hold. At epsilon 1 a
 category needs about 200 rows to be kept, so a table of fewer than 200,000 rows never reaches this limit."""
 MOST_CATEGORIES = 100_000
-YEARS = (1800, 2200)
 FAR_CELLS = 20
 """Powers of two without a heavy cell, a factor of a million, beyond which a block is far from the others."""
 FAR_CHANCE = 1e-8
 """The chance that noise alone makes a far block count."""
+YEARS = (1800, 2200)
 PER_DAY = {"date": 1, "datetime": 86_400_000_000}
 
 
@@ -368,10 +369,10 @@ def _outermost_heavy(noisy: np.ndarray, stddev: float, gap: int | None = None) -
     heavy = np.flatnonzero(blocks.stands_out)
     if len(heavy) == 0:
         return None
-    first, last = int(blocks.first[heavy].min()), int((blocks.first + blocks.length)[heavy].max()) - 1
     if gap is not None and stddev:
         deviations = blocks.noisy_sum / (stddev * np.sqrt(blocks.length))
         heavy = _without_far(heavy, blocks, deviations, gap, float(stats.norm.isf(FAR_CHANCE / (2 * len(noisy)))))
+    first, last = int(blocks.first[heavy].min()), int((blocks.first + blocks.length)[heavy].max()) - 1
     # Next to a block that stands out, a lower threshold is enough: a cell can only widen the bounds.
     while first > 0 and noisy[first - 1] >= 2 * stddev:
         first -= 1
@@ -380,7 +381,6 @@ def _outermost_heavy(noisy: np.ndarray, stddev: float, gap: int | None = None) -
     return first, last
 
 
-def _fallback_cells(kind: str, edges: np.ndarray) -> tuple[int, int]:
 def _without_far(
     heavy: np.ndarray, blocks: "_Blocks", deviations: np.ndarray, gap: int, threshold: float
 ) -> np.ndarray:
@@ -398,6 +398,7 @@ def _without_far(
     return np.array(kept)
 
 
+def _fallback_cells(kind: str, edges: np.ndarray) -> tuple[int, int]:
     """If nothing stands out of the noise: the 20th and 21st century for dates, else the cell that holds zero."""
     if kind in PER_DAY:
         return 1900 - YEARS[0], 2099 - YEARS[0]
@@ -423,12 +424,26 @@ def discover_histograms(
     event = _event_for(query, sum(levels.values()))
     check_table_query(query)
     ledger.charge(query)
-    queried = {name: grids[name] for name in columns._names}
-    counts = columns._batches.fold(functools.partial(_count_cells, grids=queried), add_each)
-    return {
-        name: _noisy_tree(exact, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)
-        for name, exact in zip(columns._names, counts, strict=True)
-    }
+    found = {}
+    for names in _passes({name: grids[name] for name in columns._names}):
+        count = functools.partial(_count_cells, grids={name: grids[name] for name in names})
+        for name, exact in zip(names, columns.only(names)._batches.fold(count, add_each), strict=True):
+            found[name] = _noisy_tree(exact, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)
+    return found
+
+
+def _passes(grids: Mapping[str, Grid]) -> Iterator[list[str]]:
+    """The columns in order, in parts whose finest cells are counted in one pass over the rows; by public sizes."""
+    names: list[str] = []
+    held = 0
+    for name, grid in grids.items():
+        if names and held + grid.num_cells > PASS_CELLS:
+            yield names
+            names, held = [], 0
+        names.append(name)
+        held += grid.num_cells
+    if names:
+        yield names
 
 
 def _count_cells(batch: Mapping[str, np.ndarray], grids: Mapping[str, Grid]) -> tuple[np.ndarray, ...]:
