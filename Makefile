@@ -6,7 +6,7 @@ DOCS_STAMP := .venv/.docs
 CLUSTER_STAMP := .venv/.cluster
 SPARK_STAMP := .venv/.spark
 
-.PHONY: setup demo test long-test check docs docs-test audit-test cluster-test spark-test notebooks bench slow clean
+.PHONY: setup demo test long-test check docs docs-test audit-test cluster-test spark-test notebooks papers bench slow clean
 
 setup: $(STAMP)
 
@@ -69,6 +69,11 @@ cluster-test: $(CLUSTER_STAMP)
 # A local Spark of two cores; without Java the tests are skipped.
 spark-test: $(SPARK_STAMP)
 	$(BIN)/python -m pytest -q -m spark tests/privacy/test_spark.py -rs --durations 5
+
+# Every script of docs/papers in small; those on public tables need UNDERSTUDY_DATA.
+papers: $(STAMP)
+	$(BIN)/python benchmarks/papers/pages.py --check
+	$(BIN)/python benchmarks/papers/smoke.py
 
 # Needs no data. Run it again to resume; the other suites: understudy benchmark suites.
 bench: $(STAMP)

@@ -10,7 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.papers.quail import core, regression, splits, tables, views
+from benchmarks.papers import experiment
+from benchmarks.papers.quail import core, grid, regression, scales, splits, tables, views
 from understudy.benchmark.simulators import made_classes, made_regression
 
 needs_tables = pytest.mark.skipif(not os.environ.get("UNDERSTUDY_DATA"), reason="no folder of public tables")
@@ -32,21 +33,58 @@ def test_real_rows_score_well_and_shuffled_labels_do_not() -> None:
     assert real > 0.5 > 0.3 > core.tstr_f1(train, test, shuffled, "label", models=("lr",))
 
 
+def test_f1_and_auc_of_perfect_and_of_constant_predictions() -> None:
+    wanted = np.array(["a", "b", "c", "a"])
+    perfect = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]], dtype=float)
+    assert core.auc_of(wanted, perfect, ["a", "b", "c"]) == 1
+    assert core.auc_of(wanted, np.ones((4, 3)), ["a", "b", "c"]) == 0.5
+    assert core.auc_of(wanted, perfect, ["a", "b", "c", "d"][:3]) == 1
+
+
 @pytest.mark.slow
-def test_shares_of_the_budget_in_small() -> None:
-    profile = splits.PROFILES["smoke"]
-    results = [splits.cell(profile["rows"], "independent", 3.0, profile["shares"], 0)]
-    assert 0 < results[0]["0.5"] <= 1
-    page = splits.page(results, profile["shares"])
-    assert f"{results[0]['alone'] - results[0]['0.5']:+.3f}" in page
-    assert "fraction 0.5" in core.heat_svg(splits.grids(results, profile["shares"]), ["3"], ["fraction 0.5"], "title")
+def test_fractions_of_the_budget_in_small() -> None:
+    lines = list(experiment.run_cells(splits.EXPERIMENT, splits.CELLS["smoke"]))
+    alone, quail = (line["scores"]["f1"] for line in lines)
+    assert 0 < quail <= 1
+    page = splits.page(lines)
+    assert f"{alone - quail:+.3f}" in page
+    panels = {"independent": splits.differences(lines, "classes_1500", "independent")}
+    down, across = ["1", "3", "10"], [f"{fraction:g}" for fraction in splits.FRACTIONS]
+    assert f"{alone - quail:+.3f}" in core.heat_svg(panels, down, across, "title")
+
+
+@pytest.mark.slow
+def test_the_learner_inside_is_scored_as_alone() -> None:
+    lines = list(experiment.run_cells(scales.EXPERIMENT, scales.CELLS["smoke"]))
+    scores = {line["method"]: line["scores"] for line in lines}
+    assert scores["quail(independent)"]["inside"] == pytest.approx(scores[core.ALONE]["f1"], abs=0.25)
+    assert {"f1", "auc", "inside"} == set(scores["quail(independent)"])
 
 
 def test_a_number_in_small() -> None:
-    result = regression.cell(1500, 4, 10.0, 0)
-    assert result["real rows"] < result["quail(independent)"] < result["mean"] * 1.2
-    assert "RMSE" in regression.page([result])
+    lines = list(experiment.run_cells(regression.EXPERIMENT, regression.CELLS["smoke"]))
+    scores = {line["method"]: line["scores"] for line in lines}
+    assert scores["real rows"]["rmse"] < scores["quail(independent)"]["rmse"] < scores["real rows"]["mean"] * 1.2
+    assert "RMSE" in regression.page(lines)
     assert made_regression(50).train.num_columns == 8 + 40 + 1
+
+
+def test_variation_between_learners_and_between_synthesizers() -> None:
+    """A grid of sums of two effects: each explains its part, and together all."""
+    learners, inner = np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 0.1, 0.2, 0.3, 0.4])
+    first, second = grid.explained(learners[:, None] + inner[None, :])
+    assert first + second == pytest.approx(1)
+    assert first / second == pytest.approx(learners.var() / inner.var())
+    assert grid.explained(inner[None, :] + np.zeros((4, 1)))[0] == pytest.approx(0)
+
+
+def test_the_paper_repeats_ten_times_with_its_five_synthesizers() -> None:
+    cells = splits.CELLS["paper"]
+    for inner in ("patectgan", "mwem", "dpctgan", "dpgan", "pategan"):
+        for size in (10_000, 50_000):
+            at = (f"classes_{size}", splits.label(inner, 0.9), 3.0)
+            assert sum((cell.table, cell.method, cell.epsilon) == at for cell in cells) == 10
+    assert sum(cell.method == "quail(patectgan)" for cell in scales.CELLS["paper"]) == 3 * 10
 
 
 @pytest.mark.slow

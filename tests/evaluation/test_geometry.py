@@ -122,7 +122,7 @@ def test_one_real_row_has_no_baseline() -> None:
     row = {"number": [1.0], "level": ["a"]}
     result = wasserstein(*read(row, row, SCHEMA))
     assert result["wasserstein"] == 0
-    assert result.details["real_baseline"] == {"value": None, "error": None}
+    assert result.details["real_baseline"] == {"value": None, "error": None, "score": None}
 
 
 @pytest.mark.parametrize("measure", [wasserstein, pca_marginal])
@@ -194,17 +194,28 @@ def test_principal_components_agree_with_scikit_learn() -> None:
         assert [abs(weight) for _, weight in named] == sorted((abs(weight) for _, weight in named), reverse=True)
 
 
-def test_score_of_principal_components_by_the_formula() -> None:
-    """1 - W / (sqrt(v) max), exact for small tables."""
+@pytest.mark.parametrize("cost", ["squared", "euclidean"])
+def test_score_of_principal_components_by_the_formula(cost: Cost) -> None:
+    """1 - W / (sqrt(v) max), exact for small tables; both W and the maximum are of the same cost."""
     real, synthetic = read(mixed(80, 1), mixed(80, 2, shift=0.5))
-    result = pca_marginal(real, synthetic)
+    result = pca_marginal(real, synthetic, cost=cost)
+    assert result.settings["cost"] == cost
     first, second = np.array(result.details["real"]), np.array(result.details["synthetic"])
-    assert result["pca_wasserstein"] == pytest.approx(transport(first, second), abs=0.01)
+    assert result["pca_wasserstein"] == pytest.approx(transport(first, second, cost=cost), abs=0.01)
     explained = sum(result.details["explained"])  # type: ignore[call-overload]
-    score = 1 - result["pca_wasserstein"] / (math.sqrt(explained) * universe_diameter(real.layout))
+    squared = universe_diameter(real.layout)
+    largest = math.sqrt(explained) * (squared if cost == "squared" else math.sqrt(squared))
+    score = 1 - result["pca_wasserstein"] / largest
     assert result["pca_wasserstein_score"] == pytest.approx(score, abs=1e-3)
-    assert pca_marginal(real, real)["pca_wasserstein"] == pytest.approx(0, abs=1e-9)
-    assert pca_marginal(real, real)["pca_wasserstein_score"] == pytest.approx(1)
+    baseline = result.details["real_baseline"]
+    assert baseline["score"] == pytest.approx(1 - baseline["value"] / largest, abs=1e-3)  # type: ignore[index, call-overload]
+    assert pca_marginal(real, real, cost=cost)["pca_wasserstein"] == pytest.approx(0, abs=1e-9)
+    assert pca_marginal(real, real, cost=cost)["pca_wasserstein_score"] == pytest.approx(1)
+
+
+def test_principal_components_default_to_squared_distances() -> None:
+    tables = read(mixed(80, 1), mixed(80, 2, shift=0.5))
+    assert pca_marginal(*tables)["pca_wasserstein"] == pca_marginal(*tables, cost="squared")["pca_wasserstein"]
 
 
 def test_components_ignore_the_order_of_rows_and_columns() -> None:

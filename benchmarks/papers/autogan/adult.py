@@ -1,13 +1,16 @@
-"""Adult: a forest trained on synthetic rows, Wasserstein scores, main directions, histograms. Experiments A3 to A7.
+"""Adult: a forest trained on synthetic rows, Wasserstein scores, components, histograms. Experiments A3 to A7.
 
     UNDERSTUDY_DATA=folder python benchmarks/papers/autogan/adult.py --profile paper --write
 
-Epsilon 1.5, 1 and 0.8 at delta 1e-5, the 13 columns that the paper uses, the official test rows. `autogan` is ours by
-default; `random` leaves its encoder as it was made; `published` is the paper's networks, losses and schedule with the
-encoder under the same noise as the decoder; `dpgan` is the method that the paper compares with.
+The 13 columns that the paper uses, education-num as categories, the official test rows; epsilon 1.5, 1 and 0.8 at delta
+1e-5, and none. `autogan` has this package's defaults, `random` leaves its encoder as it was made, `published` has the
+paper's networks, losses and schedule with the encoder under the same noise as the decoder; `unsound` is the same with
+an encoder that was trained on the rows without noise, so no epsilon holds; `dpgan` is what the paper compares with.
+Real rows, held-out rows and independent columns stand beside them.
 """
 
 import dataclasses
+import functools
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,8 +20,13 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[3]), str(Path(__file__).parents[3] / "src")]
 
 import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
+import pyarrow.compute as pc  # noqa: E402
 
+import understudy as us  # noqa: E402
+from benchmarks.papers import experiment  # noqa: E402
 from benchmarks.papers.autogan import core  # noqa: E402
+from benchmarks.papers.experiment import table_of  # noqa: E402
 from benchmarks.papers.published import AUTOGAN_ADULT  # noqa: E402
 from understudy.benchmark.tables import declared_schema, load_table  # noqa: E402
 from understudy.evaluation.geometry import pca_marginal, wasserstein  # noqa: E402
@@ -28,153 +36,246 @@ from understudy.synthesizers import express  # noqa: E402
 
 UNUSED = ("fnlwgt", "education")
 EPSILONS = (1.5, 1.0, 0.8)
+COSTS = ("euclidean", "squared")
 ACCURACY = {"real": 86.63, math.inf: 79.18, 1.5: 77.86, 1.0: 76.92, 0.8: 77.7}
 WASSERSTEIN = {1.5: (44.36, 60.84), 1.0: (41.17, 60.53), 0.8: (19.25, 60.51)}
-"""Tables 2 and 3 of the paper, in per cent; of the second, along two main directions and of whole rows."""
-MAJORITY = 76.4
+"""Tables 2 and 3 of the paper, in per cent; of the second, along two principal components and of whole rows."""
 HISTOGRAMS = ("capital-gain", "capital-loss", "hours-per-week")
+TRAINED = (core.REAL, core.INDEPENDENT)
+"""Baselines that may be trained on: held-out rows are the ones that models are tested on."""
+POINTS = 300
+"""Of each table in the plot of principal components."""
 
+UNSOUND = dataclasses.replace(AUTOGAN_ADULT, encoder="public", warm_steps=AUTOGAN_ADULT.autoencoder_steps)
+"""The encoder is trained on what it is given as public rows, which are the private ones; the decoder, which starts from
+that training, is then trained privately. In the paper both are trained at once."""
 METHODS = {
     "autogan": "autogan",
-    "random": "autogan(encoder=random)",
     "published": express(AUTOGAN_ADULT),
+    "unsound": express(UNSOUND),
+    "random": "autogan(encoder=random)",
     "dpgan": "dpgan",
+    "independent": "independent",
 }
-SMALL = {
-    "autogan": "autogan(steps=20, latent=4, generator_widths=[16, 16], critic_widths=[8], autoencoder_steps=20)",
-    "dpgan": "dpgan(steps=20, latent=4, generator_widths=[16, 16], critic_widths=[8])",
-}
+SMALL = "autogan(steps=20, latent=4, generator_widths=[16, 16], critic_widths=[8], autoencoder_steps=20)"
 CELLS = {
-    "smoke": [core.Cell("adult", name, SMALL[name], math.inf, 0) for name in ("autogan",)],
+    "smoke": [
+        core.Cell("adult_small", "autogan", SMALL, 1.0, 0),
+        core.Cell("adult_small", core.INDEPENDENT, core.INDEPENDENT, math.inf, 0),
+    ],
     "paper": [
-        core.Cell("adult", name, expression, epsilon, seed)
-        for seed in range(3)
-        for epsilon in EPSILONS
-        for name, expression in METHODS.items()
-        if (name != "published" or epsilon == 1.0) and (name in ("autogan", "dpgan") or not seed)
+        *(core.Cell("adult", name, name, math.inf, 0) for name in core.BASELINES),
+        *(
+            core.Cell("adult", name, expression, epsilon, seed)
+            for name, expression in METHODS.items()
+            for epsilon in (*EPSILONS, math.inf)
+            for seed in range(5)
+            if math.isfinite(epsilon) or name in ("autogan", "published", "dpgan")
+        ),
     ],
 }
 
 
-def table(max_rows: int | None = None) -> core.Public:
+@functools.cache
+def load(name: str = "adult", seed: int = 0) -> core.Public:
+    """The table of the paper, the same for every seed; `adult_small` has 600 rows of it."""
     found = load_table("adult")
-    schema = found.schema
-    columns = tuple(column for column in schema.columns if column.name not in UNUSED)
-    train = found.train.select([column.name for column in columns]).slice(0, max_rows)
-    rows = schema.rows if max_rows is None else max_rows
     assert found.test is not None
-    return core.Public(
-        train, found.test.select(train.column_names), dataclasses.replace(schema, columns=columns, rows=rows)
-    )
+    columns = tuple(_declared(column) for column in found.schema.columns if column.name not in UNUSED)
+    train, test = (_selected(part, [column.name for column in columns]) for part in (found.train, found.test))
+    if name == "adult_small":
+        train, test = train.slice(0, 600), test.slice(0, 600)
+    return core.Public(train, test, dataclasses.replace(found.schema, columns=columns, rows=train.num_rows))
 
 
-def judged(cell: core.Cell, public: core.Public, *, quick: bool = False) -> dict[str, Any]:
-    """Everything the paper shows of one release."""
-    fake, seconds = core.released(cell, public)
+def _declared(column: us.Column) -> us.Column:
+    if column.name != "education-num":
+        return column
+    listed = tuple(str(number) for number in range(1, 17))
+    return us.Column(name=column.name, kind="categorical", categories=listed, nullable=False, closed=True)
+
+
+def _selected(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    rows = rows.select(names)
+    at = rows.column_names.index("education-num")
+    return rows.set_column(at, "education-num", pc.cast(rows.column(at), pa.string()))
+
+
+def public_rows(cell: core.Cell, table: core.Public) -> pa.Table | None:
+    return table.train if cell.method == "unsound" else None
+
+
+def score(cell: core.Cell, public: core.Public, fake: pa.Table) -> dict[str, Any]:
+    """Everything that the paper shows of one table; of small tables, by fewer repetitions."""
+    is_small = cell.table == "adult_small"
     layout = public.layout
     real, test, synthetic = (
         layout.read(t, w) for t, w in ((public.train, "real"), (public.test, "test"), (fake, "fake"))
     )
-    repeats: dict[str, Any] = {"repeats": 3 if quick else 100, "seed": cell.seed}
     forest = learn(synthetic, test, target="income", models=("random_forest",), max_rows=None, seed=cell.seed)
-    plane = pca_marginal(real, synthetic, num_points=300, **repeats)
-    whole = wasserstein(real, synthetic, **repeats)
-    scores = {
-        "accuracy": forest.scores["accuracy"].value,
-        "pca_wasserstein_score": plane.scores["pca_wasserstein_score"].value,
-        "wasserstein_score": whole.scores["wasserstein_score"].value,
-    }
-    details: dict[str, Any] = {"pca": [plane.details["real"], plane.details["synthetic"]]}
-    if not quick:
-        prediction = dimension_prediction(real, synthetic, test, seed=cell.seed)
-        scores |= {key: score.value for key, score in prediction.scores.items()}
-        details["histograms"] = {name: _shares(fake, name) for name in HISTOGRAMS}
-    return {"seconds": seconds, "scores": scores, "details": details}
+    scores = {"accuracy": forest.scores["accuracy"].value}
+    details: dict[str, Any] = {}
+    for cost in COSTS:
+        settings: dict[str, Any] = {"repeats": 3 if is_small else 100, "seed": cell.seed, "cost": cost}
+        plane = pca_marginal(real, synthetic, num_points=POINTS, **settings)
+        whole = wasserstein(real, synthetic, **settings)
+        scores[f"pca_{cost}"] = plane.scores["pca_wasserstein_score"].value
+        scores[f"whole_{cost}"] = whole.scores["wasserstein_score"].value
+        details[f"baseline_{cost}"] = [each.details["real_baseline"]["score"] for each in (plane, whole)]
+        details["pca"] = plane.details["synthetic"] if cell.expression != core.REAL else plane.details["real"]
+    prediction = dimension_prediction(real, synthetic, test, seed=cell.seed, max_rows=600 if is_small else 10_000)
+    scores |= {key: found.value for key, found in prediction.scores.items()}
+    details["predictions"] = [
+        [point["column"], point["kind"], round(point["real"], 4), round(point["synthetic"], 4)]
+        for point in prediction.details["points"]
+    ]
+    if cell.seed:  # one picture of each method is enough
+        del details["pca"]
+    else:
+        details["histograms"] = {name: _fractions(fake, name) for name in HISTOGRAMS}
+    return {"scores": scores, "details": details}
 
 
-def _shares(rows: Any, name: str) -> list[float]:
-    """Shares of ten equal bins between the declared bounds."""
+def _fractions(rows: pa.Table, name: str) -> list[float]:
+    """Fractions of ten equal bins between the declared bounds."""
     bounds: Any = declared_schema("adult")[name].bounds
-    counts, _ = np.histogram(
-        rows.column(name).to_numpy().astype(float), bins=10, range=(float(bounds[0]), float(bounds[1]))
-    )
+    values = rows.column(name).to_numpy().astype(float)
+    counts, _ = np.histogram(values, bins=10, range=(float(bounds[0]), float(bounds[1])))
     return (counts / counts.sum()).round(5).tolist()
 
 
-def page(results: Sequence[Mapping[str, Any]]) -> str:
-    names = [name for name in METHODS if any(line["method"] == name for line in results)]
-    percent = {
-        score: {
-            (name, epsilon): None
-            if (found := core.mean_of(results, score, method=name, epsilon=epsilon)) is None
-            else round(100 * found, 2)
-            for name in names
-            for epsilon in EPSILONS
-        }
-        for score in ("accuracy", "pca_wasserstein_score", "wasserstein_score")
-    }
+EXPERIMENT = experiment.Experiment(
+    "autogan_adult", load, score, baselines=core.BASELINES, public=public_rows, binning=us.Binning(bins="uniform")
+)
 
-    def rows(score: str, published: Mapping[float, float]) -> str:
-        lines: list[list[object]] = [["published", *(published[epsilon] for epsilon in EPSILONS)]]
-        lines += [[name, *(percent[score][name, epsilon] for epsilon in EPSILONS)] for name in names]
-        return core.table_of(["", *(f"epsilon {epsilon:g}" for epsilon in EPSILONS)], lines)
+
+# ---------------------------------------------------------------------------------------------------------------- page
+
+
+def shown_methods(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [name for name in METHODS if any(line["method"] == name for line in results)]
+
+
+def percent(results: Sequence[Mapping[str, Any]], score: str, method: str, epsilon: float) -> str:
+    """The mean over seeds and their standard deviation, in per cent; empty where nothing was run."""
+    found = core.values_of(results, score, method=method, epsilon=epsilon)
+    if not found:
+        return ""
+    spread = f" ± {100 * np.std(found, ddof=1):.1f}" if len(found) > 1 else ""
+    return f"{100 * np.mean(found):.1f}{spread}"
+
+
+def page(results: Sequence[Mapping[str, Any]]) -> str:
+    names = shown_methods(results)
+    across = (*EPSILONS, math.inf)
+    header = ["", *(f"epsilon {epsilon:g}" for epsilon in EPSILONS), "not private"]
+
+    def rows(score: str, published: Mapping[float, float], baselines: Sequence[str] = tuple(core.BASELINES)) -> str:
+        lines: list[list[object]] = [["published", *(published.get(epsilon) for epsilon in across)]]
+        lines += [[name, *(percent(results, score, name, epsilon) for epsilon in across)] for name in names]
+        for name in baselines:
+            lines.append([name, *([""] * len(EPSILONS)), percent(results, score, name, math.inf)])
+        return table_of(header, lines)
 
     expressions = "\n".join(f"- {name}: `{METHODS[name]}`" for name in names)
-    histograms = []
-    for line in (line for line in results if not line["seed"]):
-        for column, found in line["details"].get("histograms", {}).items():
-            histograms.append([f"{line['method']}, epsilon {line['epsilon']:g}, {column}", *found])
-    real = {column: _real_shares(column) for column in HISTOGRAMS}
-    histograms = [[f"real, {column}", *found] for column, found in real.items()] + histograms
+    seeds = max(
+        (len(core.values_of(results, "accuracy", method=n, epsilon=e)) for n in names for e in across), default=0
+    )
+    wasserstein_parts = []
+    for cost, title in (("euclidean", "Plain distances, as in the published code"), ("squared", "Squared distances")):
+        for kind, what in (("pca", "two principal components of the real rows"), ("whole", "whole rows")):
+            at = ("pca", "whole").index(kind)
+            figures = {e: WASSERSTEIN[e][at] for e in EPSILONS} if cost == "euclidean" else {}
+            baseline = _baseline(results, cost, at)
+            wasserstein_parts.append(
+                f"{title}, {what} (two samples of real rows: {baseline}):\n\n{rows(f'{kind}_{cost}', figures)}"
+            )
+    histograms = [
+        [
+            f"{line['method']}{_at(line['epsilon'])}, {name}",
+            *found,
+        ]
+        for line in results
+        for name, found in line["details"].get("histograms", {}).items()
+    ]
     return f"""# DP-auto-GAN on Adult (A3 to A7)
 
-{core.provenance("adult", results)}
+{experiment.provenance("autogan/adult.py", results)} At most {seeds} seeds of a cell; ± is the standard deviation
+between seeds. `UNDERSTUDY_DATA` names the folder of tables.
 
 {expressions}
 
+`unsound` trained its encoder on the rows without noise: the epsilons above its figures do not hold, as those above the
+published ones do not.
+
 ## A4: accuracy of the salary class, random forest, per cent
 
-The majority class has {MAJORITY}; the published forest on real rows {ACCURACY["real"]}. Published figures come from an
-encoder without noise: their epsilons do not hold.
+Published on real rows: {ACCURACY["real"]}.
 
-{rows("accuracy", {e: ACCURACY[e] for e in EPSILONS})}
+{rows("accuracy", {key: value for key, value in ACCURACY.items() if isinstance(key, float)}, TRAINED)}
 
 ## A6: Wasserstein scores, per cent
 
-Along two main directions of the real rows:
+Published figures stand with plain distances, the convention of the published code. The two scales are not comparable.
 
-{rows("pca_wasserstein_score", {e: WASSERSTEIN[e][0] for e in EPSILONS})}
+{chr(10).join(part + chr(10) for part in wasserstein_parts)}
+## A3: dimension-wise prediction
 
-Of whole rows:
+Mean distance of the points from the diagonal, times 100 (0 is best):
 
-{rows("wasserstein_score", {e: WASSERSTEIN[e][1] for e in EPSILONS})}
+{rows("dwpred_distance", {}, TRAINED)}
 
-## A7: shares of ten equal bins
+Each column predicted from the others, trained on real and on synthetic rows, seed 0 (F1, accuracy or R squared):
 
-{core.table_of(["", *(str(number) for number in range(1, 11))], histograms)}
+{_predictions(results)}
+
+## A7: fractions of ten equal bins
+
+{table_of(["", *(str(number) for number in range(1, 11))], histograms)}
 """
 
 
-def _real_shares(column: str) -> list[float]:
-    return _shares(load_table("adult").train, column)
+def _at(epsilon: float) -> str:
+    return "" if epsilon == math.inf else f", epsilon {epsilon:g}"
+
+
+def _baseline(results: Sequence[Mapping[str, Any]], cost: str, at: int) -> str:
+    found = [line["details"][f"baseline_{cost}"][at] for line in results if f"baseline_{cost}" in line["details"]]
+    return f"{100 * np.mean(found):.1f}" if found else "not run"
+
+
+def _predictions(results: Sequence[Mapping[str, Any]]) -> str:
+    lines = [line for line in results if not line["seed"] and line["epsilon"] in (1.0, math.inf)]
+    lines = [line for line in lines if line["method"] in (*METHODS, core.INDEPENDENT)]
+    columns = dict.fromkeys(point[0] for line in lines for point in line["details"]["predictions"])
+    rows: list[list[object]] = []
+    for line in lines:
+        found = {point[0]: f"{point[3]:.3f}" for point in line["details"]["predictions"]}
+        label = line["method"] + _at(line["epsilon"])
+        rows.append([label, *(found.get(column, "") for column in columns)])
+    if lines:
+        real = {point[0]: f"{point[2]:.3f}" for point in lines[0]["details"]["predictions"]}
+        rows.insert(0, ["real rows", *(real.get(column, "") for column in columns)])
+    return table_of(["", *columns], rows)
 
 
 def pictures(results: Sequence[Mapping[str, Any]]) -> None:
-    """Real and synthetic rows along the two main directions of the real ones, at epsilon 1 (A5)."""
-    core.IMAGES.mkdir(parents=True, exist_ok=True)
+    """At epsilon 1: rows along two principal components of the real ones (A5), and predictions (A3)."""
+    first = [line for line in results if not line["seed"] and line["table"] == "adult"]
+    real = next((line["details"]["pca"] for line in first if line["method"] == core.REAL), None)
+    chosen = [line for line in first if line["epsilon"] == 1.0 or line["method"] == core.INDEPENDENT]
+    if real is None or not chosen:
+        return
+    planes = {line["method"]: {"real": real, "synthetic": line["details"]["pca"]} for line in chosen}
+    title = "Adult, epsilon 1: rows along two principal components of the real ones"
+    (experiment.IMAGES / "autogan_adult_pca.svg").write_text(core.scatter(planes, title))
     panels = {
-        line["method"]: dict(zip(("real", "synthetic"), line["details"]["pca"], strict=True))
-        for line in results
-        if line["epsilon"] == 1.0 and not line["seed"]
+        line["method"]: {"": [[max(0.0, p[2]), max(0.0, p[3])] for p in line["details"]["predictions"]]}
+        for line in chosen
     }
-    if panels:
-        drawn = core.scatter(panels, "Adult, epsilon 1: rows along two main directions of the real ones")
-        (core.IMAGES / "autogan_adult_pca.svg").write_text(drawn)
-
-
-def main() -> None:
-    core.run("autogan_adult", __doc__ or "", CELLS, lambda cell: judged(cell, table()), page, pictures)
+    title = "Adult, epsilon 1: how well each column is predicted, by real rows (across) and by synthetic rows (up)"
+    (experiment.IMAGES / "autogan_adult_prediction.svg").write_text(core.scatter(panels, title, diagonal=True))
 
 
 if __name__ == "__main__":
-    main()
+    experiment.main(EXPERIMENT, __doc__ or "", CELLS, page, pictures)

@@ -25,6 +25,8 @@ import pandas as pd
 import pyarrow as pa
 
 import understudy as us
+from benchmarks.papers.experiment import Line, Public
+from understudy.benchmark.simulators import made_classes
 from understudy.encoding import Codec, fit_codec
 from understudy.learners.methods import Learner
 from understudy.models.predictors import Predictor
@@ -38,6 +40,10 @@ RESULTS, IMAGES = ROOT / "benchmarks/results", ROOT / "docs/images"
 BINNING = us.Binning(bins="uniform")
 """Bins of equal width between public bounds: nothing is estimated for them."""
 DELTA = 1e-5
+INNER = ("patectgan", "mwem", "dpctgan", "dpgan", "pategan")
+"""The paper's five synthesizers, with this package's default settings."""
+ALONE = "learner alone"
+"""The method, and the expression, of a cell whose learner has the whole budget and no synthesizer."""
 
 # --------------------------------------------------------------------------------------------------------------- scores
 
@@ -81,6 +87,34 @@ def tstr_f1(
                 warnings.simplefilter("ignore")
                 guesses = model.fit(inputs(made), labels).predict(inputs(held))
         found.append(f1_of(wanted, guesses, sorted(set(real[target].astype(str)))))
+    return float(np.mean(found))
+
+
+def tstr_scores(public: Public, fake: pa.Table, *, seed: int = 0, model: str = "rf") -> dict[str, float]:
+    """F1 and AUC on real test rows of one classifier that was trained on synthetic rows."""
+    target = str(public.schema.target)
+    real, held, made = (table.to_pandas() for table in (public.train, public.test, fake))
+    inputs = features(real, target)
+    labels, wanted = made[target].astype(str).to_numpy(), held[target].astype(str).to_numpy()
+    classes = sorted(set(real[target].astype(str)))
+    if len(set(labels)) < 2:
+        return {"f1": f1_of(wanted, np.full(len(wanted), labels[0]), classes), "auc": 0.5}
+    fitted = classifiers(seed, (model,))[0].fit(inputs(made), labels)
+    chances = np.zeros((len(wanted), len(classes)))
+    chances[:, [classes.index(label) for label in fitted.classes_]] = fitted.predict_proba(inputs(held))
+    guesses = np.asarray(classes)[chances.argmax(axis=1)]
+    return {"f1": f1_of(wanted, guesses, classes), "auc": auc_of(wanted, chances, classes)}
+
+
+def auc_of(wanted: np.ndarray, chances: np.ndarray, classes: Sequence[Any]) -> float:
+    """The area under the ROC curve of each class against the others, and their mean over the classes that occur."""
+    from sklearn.metrics import roc_auc_score
+
+    found = [
+        roc_auc_score(wanted == label, chances[:, at])
+        for at, label in enumerate(classes)
+        if (wanted == label).sum() > 0
+    ]
     return float(np.mean(found))
 
 
@@ -131,6 +165,17 @@ class Learned:
         guesses: Any = self.model.predict(codes, places)
         return f1_of(codes[:, at], guesses, range(self.codec.domain.sizes[at]))
 
+    def scores(self, test: pa.Table) -> dict[str, float]:
+        """F1 and AUC on real rows."""
+        codes, places = self.codec.encode(test), self.codec.positions(test)
+        at = self.codec.domain.index(str(self.codec.schema.target))
+        chances = np.asarray(self.model.predict_proba(codes, places))  # type: ignore[union-attr]
+        classes = range(self.codec.domain.sizes[at])
+        return {
+            "f1": f1_of(codes[:, at], chances.argmax(axis=1), classes),
+            "auc": auc_of(codes[:, at], chances, classes),
+        }
+
 
 def learned(table: pa.Table, learner: Learner, guarantee: us.Guarantee, *, schema: us.Schema, seed: int) -> Learned:
     """Seeded: for public data."""
@@ -141,7 +186,44 @@ def learned(table: pa.Table, learner: Learner, guarantee: us.Guarantee, *, schem
     return Learned(learner.fit(rows, plan, ledger, key=jax.random.key(seed)), codec)
 
 
+# --------------------------------------------------------------------------------------------------------------- tables
+
+
+def load_classes(name: str, seed: int) -> Public:
+    """`classes_10000`: scikit-learn's made classes, so many rows to train and 5,000 to test; a table for each seed."""
+    return Public(*made_classes(int(name.removeprefix("classes_")), seed=seed))  # type: ignore[arg-type]
+
+
+def no_table(public: Public, seed: int) -> pa.Table:
+    """In place of synthetic rows, for a learner alone: it has none."""
+    return public.train.slice(0, 0)
+
+
 # ---------------------------------------------------------------------------------------------------------------- pages
+
+
+def mean_of(lines: Sequence[Line], score: str, **which: Any) -> float | None:
+    """The mean of a score over all lines with these values; None where there is none."""
+    found = values_of(lines, score, **which)
+    return float(np.mean(found)) if found else None
+
+
+def values_of(lines: Sequence[Line], score: str, **which: Any) -> list[float]:
+    return [
+        float(line["scores"][score])
+        for line in lines
+        if score in line["scores"] and all(line[name] == value for name, value in which.items())
+    ]
+
+
+def seeds_of(lines: Sequence[Line]) -> str:
+    """How often the cells were repeated: 10, or 3 to 10."""
+    counts: dict[tuple[str, str, float], int] = {}
+    for line in lines:
+        at = (line["table"], line["method"], line["epsilon"])
+        counts[at] = counts.get(at, 0) + 1
+    low, high = (min(counts.values()), max(counts.values())) if counts else (0, 0)
+    return str(high) if low == high else f"{low} to {high}"
 
 
 def arguments(about: str, profiles: Sequence[str] = ("smoke", "paper")) -> argparse.Namespace:

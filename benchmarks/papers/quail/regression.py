@@ -1,12 +1,14 @@
-"""QUAIL for a number: RMSE of linear regressions trained on synthetic rows (the paper's internal regression set, made).
+"""A numeric target: RMSE of linear regressions trained on synthetic rows (figure 5b, on a simulated substitute).
 
     python benchmarks/papers/quail/regression.py --profile paper --write
 
-A stand-in of the internal table: 34,333 rows (80 % to fit), 8 categorical and 40 continuous columns, a linear rule.
+A substitute for the paper's internal table: 34,333 rows (80 % to fit), 8 categorical and 40 continuous columns, a
+linear rule. The paper's synthesizers by themselves and inside QUAIL, beside the learner alone; another table for each
+seed.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +18,53 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import understudy as us
+from benchmarks.papers import experiment
+from benchmarks.papers.experiment import Cell, Line, Public
 from benchmarks.papers.quail import core
 from understudy.benchmark.simulators import BOUND, made_regression
 from understudy.learners.methods import Linear
 
-PROFILES: dict[str, dict[str, Any]] = {
-    "smoke": {"rows": 1500, "numbers": 4, "seeds": 1, "epsilons": (3.0,)},
-    "paper": {"rows": 34_333, "numbers": 40, "seeds": 2, "epsilons": (0.5, 1.0, 3.0, 10.0)},
+EPSILONS = (0.5, 1.0, 3.0, 10.0)
+SEEDS = 3
+REAL = "real rows"
+SIZES = {"regression": (34_333, 40), "regression_small": (1500, 4)}
+METHODS = [*core.INNER, *(f"quail({name})" for name in core.INNER), "independent", "quail(independent)"]
+
+
+def make_cells(table: str, methods: Sequence[str], epsilons: Sequence[float], seeds: int) -> list[Cell]:
+    cells = [Cell(table, REAL, REAL, float("inf"), seed) for seed in range(seeds)]
+    for name in (core.ALONE, *methods):
+        cells += [Cell(table, name, name, epsilon, seed) for epsilon in epsilons for seed in range(seeds)]
+    return cells
+
+
+CELLS = {
+    "smoke": make_cells("regression_small", ("independent", "quail(independent)"), (3.0,), 1),
+    "paper": make_cells("regression", METHODS, EPSILONS, SEEDS),
 }
-METHODS = {
-    "independent": "independent",
-    "quail(independent)": "quail(independent)",
-    "quail(independent), sample": "quail(independent, label=sample)",
-}
+
+
+def load(name: str, seed: int) -> Public:
+    num_rows, numbers = SIZES[name]
+    table, _, schema = made_regression(num_rows, numbers, seed)
+    cut = round(0.8 * num_rows)
+    return Public(table.slice(0, cut), table.slice(cut), us.Schema(columns=schema.columns, rows=cut, target="y"))
+
+
+def real_rows(public: Public, seed: int) -> pa.Table:
+    return public.train
+
+
+def score(cell: Cell, public: Public, fake: pa.Table) -> dict[str, Any]:
+    wanted = public.test.column("y").to_numpy()
+    if cell.method == core.ALONE:
+        alone = core.learned(public.train, Linear(), cell.guarantee, schema=public.schema, seed=cell.seed)
+        positions: Any = alone.model.predict(alone.codec.encode(public.test), alone.codec.positions(public.test))
+        return {"scores": {"rmse": _rmse(-4 * BOUND + 8 * BOUND * np.asarray(positions), wanted)}}
+    scores = {"rmse": rmse_of(public.train, public.test, fake)}
+    if cell.method == REAL:
+        scores["mean"] = float(np.std(wanted))
+    return {"scores": scores}
 
 
 def rmse_of(train: pa.Table, test: pa.Table, fake: pa.Table) -> float:
@@ -37,64 +73,57 @@ def rmse_of(train: pa.Table, test: pa.Table, fake: pa.Table) -> float:
 
     inputs = core.features(train.to_pandas(), "y")
     model = Ridge(alpha=1.0).fit(inputs(fake.to_pandas()), fake.column("y").to_numpy())
-    return float(np.sqrt(np.mean((model.predict(inputs(test.to_pandas())) - test.column("y").to_numpy()) ** 2)))
+    return _rmse(model.predict(inputs(test.to_pandas())), test.column("y").to_numpy())
 
 
-def cell(num_rows: int, num_numbers: int, epsilon: float, seed: int) -> dict[str, Any]:
-    table, _, schema = made_regression(num_rows, num_numbers, seed)
-    cut = round(0.8 * num_rows)
-    train, test = table.slice(0, cut), table.slice(cut)
-    schema = us.Schema(columns=schema.columns, rows=cut, target="y")
-    guarantee = us.Guarantee(epsilon, core.DELTA)
-    found: dict[str, Any] = {"epsilon": epsilon, "seed": seed, "real rows": rmse_of(train, test, train)}
-    found["mean"] = float(np.std(test.column("y").to_numpy()))
-    alone = core.learned(train, Linear(), guarantee, schema=schema, seed=seed)
-    places: Any = alone.model.predict(alone.codec.encode(test), alone.codec.positions(test))
-    predicted = -4 * BOUND + 8 * BOUND * np.asarray(places)
-    found["learner"] = float(np.sqrt(np.mean((predicted - test.column("y").to_numpy()) ** 2)))
-    for name, method in METHODS.items():
-        release = us.fit(train, method, guarantee, schema=schema, seed=seed, binning=core.BINNING)
-        found[name] = rmse_of(train, test, release.sample_arrow(seed=seed))
-    return found
+def _rmse(predicted: np.ndarray, wanted: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((predicted - wanted) ** 2)))
 
 
-def page(results: Sequence[Mapping[str, Any]]) -> str:
-    names = ["real rows", "mean", "learner", *METHODS]
-    lines = []
-    for epsilon in sorted({result["epsilon"] for result in results}):
-        runs = [run for run in results if run["epsilon"] == epsilon]
-        lines.append([f"{epsilon:g}", *(float(np.mean([run[name] for run in runs])) for name in names)])
-    return f"""# QUAIL for a number
+EXPERIMENT = experiment.Experiment(
+    "quail_regression",
+    load,
+    score,
+    baselines={core.ALONE: core.no_table, REAL: real_rows},
+    binning=core.BINNING,
+)
 
-{core.provenance("regression")}
+
+def means(lines: Sequence[Line], method: str) -> list[float | None]:
+    return [core.mean_of(lines, "rmse", method=method, epsilon=epsilon) for epsilon in EPSILONS]
+
+
+def shown_methods(lines: Sequence[Line]) -> list[str]:
+    found = {line["method"] for line in lines}
+    return [name for name in (core.ALONE, *METHODS) if name in found]
+
+
+def page(lines: Sequence[Line]) -> str:
+    rows: list[list[object]] = [[name, *means(lines, name)] for name in shown_methods(lines)]
+    real, mean = (core.mean_of(lines, score, method=REAL) for score in ("rmse", "mean"))
+    return f"""# A numeric target
+
+{experiment.provenance("quail/regression.py", lines)}
 
 RMSE on real test rows of a linear regression (ridge 1) trained on synthetic rows; the target has noise of standard
-deviation 1. *real rows*: trained on the real training part. *mean*: always the mean. *learner*: the private linear
-regression alone, with the whole budget. {len({run["seed"] for run in results})} repetitions, each with another table.
+deviation 1. Trained on the real rows: {real or float("nan"):.3f}. Always the mean: {mean or float("nan"):.3f}.
+*{core.ALONE}*: the private linear regression with the whole budget. Means of {core.seeds_of(lines)} repetitions,
+each with another table.
 
-{core.table_of(["epsilon", *names], lines)}
+{experiment.table_of(["epsilon", *(f"{epsilon:g}" for epsilon in EPSILONS)], rows)}
 """
 
 
-def main() -> None:
-    found = core.arguments(__doc__ or "")
-    profile = PROFILES[found.profile]
-    results: list[dict[str, Any]] = []
-    for seed in range(profile["seeds"]):
-        for epsilon in profile["epsilons"]:
-            results.append(cell(profile["rows"], profile["numbers"], epsilon, seed))
-            print(results[-1], flush=True)
-    if found.write:
-        core.write("regression", page(results), results)
-        series = {
-            name: [np.mean([r[name] for r in results if r["epsilon"] == e]) for e in profile["epsilons"]]
-            for name in ("real rows", "mean", "learner", *METHODS)
-        }
-        places = [f"{epsilon:g}" for epsilon in profile["epsilons"]]
-        picture = core.lines_svg(series, places, "RMSE by epsilon", across="epsilon", up="RMSE on real rows")
-        (core.IMAGES / "quail_regression.svg").write_text(picture)
-    print(page(results))
+def pictures(lines: Sequence[Line]) -> None:
+    series = {
+        name: [np.nan if value is None else value for value in means(lines, name)] for name in shown_methods(lines)
+    }
+    real = core.mean_of(lines, "rmse", method=REAL)
+    series = {"real rows": [real or np.nan] * len(EPSILONS), **series}
+    at = [f"{epsilon:g}" for epsilon in EPSILONS]
+    picture = core.lines_svg(series, at, "RMSE by epsilon", across="epsilon", up="RMSE on real rows")
+    (core.IMAGES / "quail_regression.svg").write_text(picture)
 
 
 if __name__ == "__main__":
-    main()
+    experiment.main(EXPERIMENT, __doc__ or "", CELLS, page, pictures)

@@ -34,6 +34,7 @@ def pca_marginal(
     real: EncodedTable,
     synthetic: EncodedTable,
     *,
+    cost: Cost = "squared",
     num_points: int = 1000,
     basis_fraction: float = 1.0,
     sample: int = 100,
@@ -45,8 +46,9 @@ def pca_marginal(
 
     Columns are standardised by at most `max_rows` rows of the real table; the components are eigenvectors of the second
     moments of a random `basis_fraction` of these. Score: 1 - W / (sqrt(v) max |x - y|^2), where v is the fraction of
-    variance explained. The details hold, as `real_baseline`, the distance between two samples of real rows: what a
-    perfect synthetic table would have.
+    variance explained; with `cost="euclidean"`, as in the authors' published code, both W and the maximum are of plain
+    distances. Scores of the two costs are not comparable. The details hold, as `real_baseline`, the distance between
+    two samples of real rows, what a perfect synthetic table would have, and its score.
     """
     generator = np.random.default_rng(seed)
     some = real.at_most(max_rows, seed=seed).features()
@@ -55,6 +57,7 @@ def pca_marginal(
         some = some[_draw(generator, len(some), max(1, round(basis_fraction * len(some))))]
     vectors, explained = _principal_components(_standardise(some, *scaling))
     settings = {
+        "cost": cost,
         "num_points": num_points,
         "basis_fraction": basis_fraction,
         "sample": sample,
@@ -72,9 +75,9 @@ def pca_marginal(
     def project(table: EncodedTable) -> Points:
         return _standardise(table.features(), *scaling) @ vectors
 
-    transports = _Transports(project, "squared", sample, repeats)
+    transports = _Transports(project, cost, sample, repeats)
     distances = transports.between(real, synthetic, generator)
-    diameter = math.sqrt(explained.sum()) * universe_diameter(real.layout)
+    diameter = math.sqrt(explained.sum()) * _largest_cost(real.layout, cost)
     return Result(
         scores={"pca_wasserstein": _mean(distances), "pca_wasserstein_score": _mean(1 - distances / diameter)},
         settings=settings,
@@ -83,7 +86,7 @@ def pca_marginal(
             "explained": explained.round(3).tolist(),
             "real": project(_some(real, num_points, generator)).round(3).tolist(),
             "synthetic": project(_some(synthetic, num_points, generator)).round(3).tolist(),
-            "real_baseline": transports.baseline(real, seed),
+            "real_baseline": transports.baseline(real, seed, diameter),
             "loadings": _loadings(vectors, real.layout.feature_names()),
         },
     )
@@ -122,10 +125,10 @@ def wasserstein(
 
     Between tables of at most `sample` rows it is exact. Sampled distances are biased upwards, so compare the first
     number with the second, `real_baseline` in the details. The authors' published code uses plain distances:
-    `cost="euclidean"`.
+    `cost="euclidean"`. Scores of the two costs are not comparable.
     """
     generator = np.random.default_rng(seed)
-    diameter = universe_diameter(real.layout) if cost == "squared" else math.sqrt(universe_diameter(real.layout))
+    diameter = _largest_cost(real.layout, cost)
     transports = _Transports(EncodedTable.features, cost, sample, repeats)
     distances = transports.between(real, synthetic, generator)
     return Result(
@@ -140,7 +143,7 @@ def wasserstein(
             "real_rows": real.num_rows,
             "synthetic_rows": synthetic.num_rows,
         },
-        details={"real_baseline": transports.baseline(real, seed)},
+        details={"real_baseline": transports.baseline(real, seed, diameter)},
         notes=_small_notes(real.num_rows, sample),
     )
 
@@ -214,6 +217,11 @@ def universe_diameter(layout: Layout) -> float:
     return float(sum(spec.num_features if spec.is_numeric else min(2, spec.num_features) for spec in layout.columns))
 
 
+def _largest_cost(layout: Layout, cost: Cost) -> float:
+    """The largest cost of moving one row onto another."""
+    return universe_diameter(layout) if cost == "squared" else math.sqrt(universe_diameter(layout))
+
+
 class _Transports(NamedTuple):
     """Repeated transports between samples of rows."""
 
@@ -231,15 +239,15 @@ class _Transports(NamedTuple):
         samples = ([_some(table, self.sample, generator) for table in (first, second)] for _ in range(repeats))
         return np.array([transport(*map(self.encode, pair), cost=self.cost) for pair in samples])
 
-    def baseline(self, real: EncodedTable, seed: int) -> dict[str, float | None]:
+    def baseline(self, real: EncodedTable, seed: int, diameter: float) -> dict[str, float | None]:
         """The same between two disjoint samples of the real table, with a generator that no synthetic one advances."""
         size = min(self.sample, real.num_rows // 2)
         if not size:
-            return {"value": None, "error": None}
+            return {"value": None, "error": None, "score": None}
         generator = np.random.default_rng([seed, 1])
         draws = (self.encode(real.take(_draw(generator, real.num_rows, 2 * size))) for _ in range(self.repeats))
         mean = _mean(np.array([transport(rows[:size], rows[size:], cost=self.cost) for rows in draws]))
-        return {"value": mean.value, "error": mean.error}
+        return {"value": mean.value, "error": mean.error, "score": 1 - mean.value / diameter}
 
 
 def _small_notes(num_rows: int, sample: int) -> tuple[str, ...]:

@@ -1,0 +1,381 @@
+"""The figures of the QUAIL paper beside ours, from committed results."""
+
+import csv
+import functools
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from benchmarks.papers.rows import RESULTS, Row, joined, mean, read
+
+SUITE = "understudy benchmark run quail-paper"
+PAGE = "[all cells](../../benchmarks/results/suite_quail-paper.md)"
+TABLES = {"Q1": "car", "Q2": "mushroom", "Q4": "adult", "Q5": "bank", "Q6": "shopping"}
+FIGURES = {
+    "Q1": "Figures 3, 28b and 29a",
+    "Q2": "Figures 4, 28a and 29b",
+    "Q4": "Figures 30 and 31a",
+    "Q5": "Figures 31b and 32",
+    "Q6": "Figures 33 and 34",
+}
+INNER = ("patectgan", "mwem", "dpctgan", "dpgan", "pategan")
+ALONE = "learner alone"
+
+
+def rows() -> list[Row]:
+    return [*_suite_rows(), _sra_row(), *_internal_rows(), *_regression_rows(), *_split_rows(), *_other_rows()]
+
+
+def verdicts() -> list[tuple[str, str]]:
+    found = [_punchlines(), _grid(), _splits(), _scales(), _best_internal(), _best_regression()]
+    return [each for each in found if each]
+
+
+def pictures() -> dict[str, str]:
+    """Those whose results are committed."""
+    found = {}
+    for table in sorted({line["table"] for line in _lines("quail_splits")}):
+        size = int(table.removeprefix("classes_"))
+        found[f"quail_splits_{size // 1000}k.svg"] = f"Q10: F1 alone less F1 of QUAIL, {size:,} rows"
+    for name, title in (("scales", "Q12: F1 by rows"), ("regression", "Q9: RMSE by epsilon")):
+        if _lines(f"quail_{name}"):
+            found[f"quail_{name}.svg"] = title
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------- the suite
+
+
+@functools.cache
+def _records() -> list[dict[str, Any]]:
+    from understudy.benchmark.results import read_records
+
+    source = RESULTS / "suites" / "quail-paper.parquet"
+    return [dict(record) for record in read_records(source)] if source.exists() else []
+
+
+def _published(name: str) -> list[dict[str, str]]:
+    text = files("understudy.benchmark").joinpath("published", f"{name}.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def _suite_rows() -> list[Row]:
+    records = _records()
+    seeds = str(len({record["seed"] for record in records if record["epsilon"] is not None}))
+    found = []
+    for number, table in TABLES.items():
+        printed = {
+            row["metric"]: row["printed"] + (" (printed inverted)" if row["is_inverted"] == "yes" else "")
+            for row in _published("quail_real")
+            if row["table"] == table
+        }
+        real = [r["metrics"] for r in records if r["table"] == table and r["epsilon"] is None]
+        ours = joined([mean([m[key] for m in real if key in m], 2) for key in ("f1", "auc")])
+        found.append(
+            Row(
+                id=f"{number}, Q3" if number == "Q1" else number,
+                what=f"{FIGURES[number]}, {table}: F1 / AUC of real rows; all methods and epsilons: {PAGE}",
+                published=joined([printed.get("f1", ""), printed.get("auc", "")]),
+                as_published=ours,
+                sound=_best(records, table),
+                seeds=seeds,
+                command=SUITE,
+            )
+        )
+    return found
+
+
+def _best(records: Sequence[dict[str, Any]], table: str) -> str:
+    """The method with the best mean F1, and its AUC, at two epsilons."""
+    parts = []
+    for epsilon in (1.0, 9.0):
+        methods: dict[str, list[dict[str, float]]] = {}
+        for record in records:
+            if record["table"] == table and record["epsilon"] == epsilon and "f1" in record["metrics"]:
+                methods.setdefault(record["method"], []).append(record["metrics"])
+        if methods:
+            best = max(methods, key=lambda name: float(np.mean([m["f1"] for m in methods[name]])))
+            figures = joined([mean([m[key] for m in methods[best] if key in m], 2) for key in ("f1", "auc")])
+            parts.append(f"epsilon {epsilon:g}: {best} {figures}")
+    return "; ".join(parts)
+
+
+def _sra_row() -> Row:
+    printed = {(r["table"], r["method"], float(r["epsilon"])): float(r["sra"]) for r in _published("quail_sra")}
+    ours: dict[tuple[str, str, float], list[float]] = {}
+    for record in _records():
+        at = (record["table"], record["method"], record["epsilon"])
+        if at in printed and "sra" in record["metrics"]:
+            ours.setdefault(at, []).append(record["metrics"]["sra"])
+    return Row(
+        id="Q7",
+        what=f"SRA tables, five classifiers, mean over {len(ours)} of {len(printed)} cells: {PAGE}",
+        published=mean([printed[at] for at in ours], 2),
+        sound=mean([float(np.mean(values)) for values in ours.values()], 2),
+        seeds=str(max((len(values) for values in ours.values()), default=0) or ""),
+        command=SUITE,
+    )
+
+
+def _punchlines() -> tuple[str, str]:
+    page = (RESULTS / "suite_quail-paper.md").read_text(encoding="utf-8")
+    found = re.search(r"Of the paper's six punchlines, .*?\.\n", page)
+    return "The six punchlines.", f"{found.group(0).strip()} {PAGE}" if found else "Not run."
+
+
+# -------------------------------------------------------------------------------------------------------- other results
+
+
+def _lines(name: str) -> list[dict[str, Any]]:
+    return [line for line in read(name) if "scores" in line]
+
+
+def _values(lines: Sequence[dict[str, Any]], score: str, **which: Any) -> list[float]:
+    return [
+        float(line["scores"][score])
+        for line in lines
+        if line["scores"].get(score) is not None and all(line[key] == value for key, value in which.items())
+    ]
+
+
+def _seeds(lines: Sequence[dict[str, Any]]) -> str:
+    counts: dict[tuple[Any, ...], int] = {}
+    for line in lines:
+        at = (line["table"], line["method"], line["epsilon"])
+        if line["epsilon"] != float("inf"):
+            counts[at] = counts.get(at, 0) + 1
+    low, high = (min(counts.values()), max(counts.values())) if counts else (0, 0)
+    return "" if not high else str(high) if low == high else f"{low} to {high}"
+
+
+def _leaders(lines: Sequence[dict[str, Any]], score: str, *, highest: bool) -> dict[float, tuple[str, float]]:
+    """The best method of each epsilon, where the paper's ten were run."""
+    wanted = {*INNER, *(f"quail({name})" for name in INNER)}
+    found = {}
+    for epsilon in sorted({line["epsilon"] for line in lines if line["epsilon"] != float("inf")}):
+        means = {name: _values(lines, score, method=name, epsilon=epsilon) for name in wanted}
+        if all(means.values()):
+            order = sorted(means, key=lambda name: float(np.mean(means[name])), reverse=highest)
+            found[epsilon] = (order[0], float(np.mean(means[order[0]])))
+    return found
+
+
+def _internal_rows() -> list[Row]:
+    lines = _lines("quail_internal")
+    parts = [f"epsilon {e:g}: {name} {value:.3f}" for e, (name, value) in _leaders(lines, "f1", highest=True).items()]
+    return [
+        Row(
+            id="Q8",
+            what="Figures 5a, 26 and 27a, internal classification table (a simulated substitute): best F1",
+            sound="; ".join(parts),
+            seeds=_seeds(lines),
+            command="internal.py",
+        )
+    ]
+
+
+def _best_internal() -> tuple[str, str] | None:
+    leaders = _leaders(_lines("quail_internal"), "f1", highest=True)
+    if not leaders:
+        return None
+    won = sum(name == "quail(dpctgan)" for name, _ in leaders.values())
+    return "QUAIL around DP-CTGAN is best on the internal table.", f"Here at {won} of {len(leaders)} epsilons (Q8)."
+
+
+def _regression_rows() -> list[Row]:
+    lines = _lines("quail_regression")
+    epsilons = (0.5, 1.0, 3.0, 10.0)
+
+    def figures(method: str) -> str:
+        return joined([mean(_values(lines, "rmse", method=method, epsilon=e), 2) for e in epsilons])
+
+    names = [name for name in (ALONE, "patectgan", "quail(patectgan)", "quail(independent)") if figures(name)]
+    real = mean(_values(lines, "rmse", method="real rows"), 2)
+    parts = [f"{name} {figures(name)}" for name in names] + ([f"real rows {real}"] if real and names else [])
+    return [
+        Row(
+            id="Q9",
+            what="Figures 5b and 27b, internal regression table (a simulated substitute): RMSE at epsilon "
+            "0.5 / 1 / 3 / 10",
+            sound="; ".join(parts),
+            seeds=_seeds(lines) if names else "",
+            command="regression.py",
+        )
+    ]
+
+
+def _best_regression() -> tuple[str, str] | None:
+    lines = _lines("quail_regression")
+    leaders = _leaders(lines, "rmse", highest=False)
+    if not leaders:
+        return None
+    pairs = [
+        (np.mean(_values(lines, "rmse", method=f"quail({name})", epsilon=epsilon)), values)
+        for epsilon in leaders
+        for name in INNER
+        if (values := np.mean(_values(lines, "rmse", method=name, epsilon=epsilon)))
+    ]
+    better = sum(quail < plain for quail, plain in pairs)
+    best = "; ".join(f"{name} at epsilon {epsilon:g}" for epsilon, (name, _) in leaders.items())
+    return (
+        "For a numeric target PATE-CTGAN is best, and QUAIL is poor below epsilon 10.",
+        f"Here the lowest RMSE have {best}; QUAIL is below its inner method in {better} of {len(pairs)} pairs (Q9).",
+    )
+
+
+def _difference(
+    lines: Sequence[dict[str, Any]], table: str, inner: str, epsilon: float, fraction: float
+) -> float | None:
+    """F1 of the learner alone less that of QUAIL, over the seeds that have both."""
+    alone = {x["seed"]: x["scores"]["f1"] for x in lines if _at(x, table, ALONE, epsilon)}
+    quail = {x["seed"]: x["scores"]["f1"] for x in lines if _at(x, table, f"quail({inner}), {fraction:g}", epsilon)}
+    both = sorted(set(alone) & set(quail))
+    return float(np.mean([alone[seed] - quail[seed] for seed in both])) if both else None
+
+
+def _at(line: dict[str, Any], table: str, method: str, epsilon: float) -> bool:
+    return bool(line["table"] == table and line["method"] == method and line["epsilon"] == epsilon)
+
+
+def _split_rows() -> list[Row]:
+    lines = _lines("quail_splits")
+    tables = sorted({line["table"] for line in lines}, key=lambda name: int(name.removeprefix("classes_")))
+    found = []
+    for inner in INNER:
+        parts = []
+        for table in tables:
+            values = [_difference(lines, table, inner, 3.0, fraction) for fraction in (0.1, 0.5, 0.9)]
+            if any(value is not None for value in values):
+                size = int(table.removeprefix("classes_"))
+                parts.append(f"{size:,} rows {joined([f'{v:+.3f}' if v is not None else '' for v in values])}")
+        own = [line for line in lines if line["method"].startswith(f"quail({inner})")]
+        found.append(
+            Row(
+                id="Q10",
+                what=f"Figures 6, 7 and 11 to 25, {inner} inside, epsilon 3: F1 alone less F1 of QUAIL at fraction "
+                "0.1 / 0.5 / 0.9",
+                sound="; ".join(parts),
+                seeds=_seeds(own),
+                command="splits.py",
+            )
+        )
+    return found
+
+
+def _splits() -> tuple[str, str] | None:
+    lines = _lines("quail_splits")
+    tables = {line["table"] for line in lines}
+    grid = [(t, inner, e) for t in tables for inner in INNER for e in (1.0, 3.0, 10.0)]
+    pairs = [(_difference(lines, *at, 0.1), _difference(lines, *at, 0.9)) for at in grid]
+    known = [(low, high) for low, high in pairs if low is not None and high is not None]
+    if not known:
+        return None
+    larger = sum(high < low for low, high in known)
+    won = sum(high < 0 for _, high in known)
+    return (
+        "A larger fraction for the learner is better, and QUAIL exceeds the learner alone on large tables.",
+        f"Fraction 0.9 is better than 0.1 in {larger} of {len(known)} combinations of table, synthesizer and epsilon; "
+        f"at 0.9 QUAIL exceeds the learner alone in {won} of them (Q10).",
+    )
+
+
+def _other_rows() -> list[Row]:
+    lines = _lines("quail_scales")
+    tables = ("classes_20000", "classes_50000", "classes_100000")
+
+    def figures(score: str, method: str, epsilon: float) -> str:
+        return joined([mean(_values(lines, score, table=t, method=method, epsilon=epsilon)) for t in tables])
+
+    parts = {
+        "alone": figures("f1", ALONE, 3.0),
+        "inside": figures("inside", "quail(patectgan)", 3.0),
+        "forest": figures("f1", "quail(patectgan)", 3.0),
+    }
+    hours = {row["table"]: row["hours"] for row in _published("quail_hours")}
+    return [
+        Row(id="Q11", what="Figures 8 and 9, t-SNE", sound="plot below", seeds="1", command="views.py"),
+        Row(
+            id="Q12",
+            what="Figure 10, F1 at 20,000 / 50,000 / 100,000 rows, patectgan inside: learner alone, learner inside, "
+            "forest on QUAIL's rows",
+            published="forest about 0.03 above at 50,000 and more",
+            sound="; ".join(f"{name} {part}" for name, part in parts.items() if part),
+            seeds=_seeds(lines),
+            command="scales.py",
+        ),
+        Row(
+            id="Q13",
+            what="Table 1, seconds by fraction of the learner",
+            published="dpgan 1130, with fraction 0.5 305 (epsilon 3)",
+            sound=_times(),
+            seeds="1",
+            command="times.py",
+        ),
+        Row(
+            id="Q14",
+            what="hours of a run of all methods: car / mushroom / bank / adult / shopping",
+            published=joined([hours.get(t, "") for t in ("car", "mushroom", "bank", "adult", "shopping")]),
+            sound=f"{PAGE}, other hardware",
+            seeds="3",
+            command=SUITE,
+        ),
+    ]
+
+
+def _times() -> str:
+    lines = read("quail_times")
+    parts = []
+    for method in ("dpgan", "dpctgan"):
+        steps = [
+            next(
+                (
+                    f"{x['steps']:,}"
+                    for x in lines
+                    if x["method"] == method and x["fraction"] == f and x["epsilon"] == 3.0
+                ),
+                "",
+            )
+            for f in (0.0, 0.5, 0.9)
+        ]
+        if any(steps):
+            parts.append(f"steps of {method} by itself and at fraction 0.5 / 0.9: {joined(steps)}")
+    return "; ".join(parts)
+
+
+def _scales() -> tuple[str, str] | None:
+    lines = _lines("quail_scales")
+    parts = []
+    for table in ("classes_20000", "classes_50000", "classes_100000"):
+        alone = _values(lines, "f1", table=table, method=ALONE, epsilon=3.0)
+        inside = _values(lines, "inside", table=table, method="quail(patectgan)")
+        forest = _values(lines, "f1", table=table, method="quail(patectgan)")
+        if alone and inside and forest:
+            size = int(table.removeprefix("classes_"))
+            parts.append(
+                f"at {size:,} rows the learner inside is {np.mean(inside) - np.mean(alone):+.3f} from the learner alone"
+                f", the forest {np.mean(forest) - np.mean(alone):+.3f}"
+            )
+    if not parts:
+        return None
+    claim = "From 50,000 rows on the learner inside matches the learner alone, and a forest on QUAIL's rows gains 0.03."
+    return claim, f"Here {'; '.join(parts)} (Q12)."
+
+
+def _grid() -> tuple[str, str] | None:
+    from benchmarks.papers.quail.grid import complete_grids, explained
+
+    lines = _lines("quail_grid")
+    found = [explained(grid) for grid in complete_grids(lines).values()] if lines else []
+    if not found:
+        return None
+    learner, inner = (float(np.median([each[at] for each in found])) for at in (0, 1))
+    more = sum(each[0] > each[1] for each in found)
+    return (
+        "QUAIL depends far more on the learner than on the synthesizer (punchline 5).",
+        f"Of the variation of F1, {learner:.0%} lies between four learners and {inner:.0%} between five synthesizers "
+        f"(median of {len(found)} combinations of table and epsilon; more between learners in {more}), "
+        "[all cells](../../benchmarks/results/quail_grid.md).",
+    )

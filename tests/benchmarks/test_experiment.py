@@ -1,0 +1,78 @@
+"""Experiments of the papers: which cells train together, what is kept, and what a run that is cut short loses."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import understudy as us
+from benchmarks.papers import experiment
+from benchmarks.papers.experiment import Cell, Public
+
+SCHEMA = us.Schema(columns=(us.Column(name="a", kind="boolean", nullable=False),), rows=200)
+
+
+def load(name: str, seed: int) -> Public:
+    rows = pa.table({"a": [True, True, True, False] * 50})
+    return Public(rows, rows, SCHEMA)
+
+
+def score(cell: Cell, public: Public, fake: pa.Table) -> dict[str, Any]:
+    return {"scores": {"true": sum(fake.column("a").to_pylist()) / fake.num_rows}}
+
+
+def all_false(public: Public, seed: int) -> pa.Table:
+    return pa.table({"a": [False] * 4})
+
+
+EXPERIMENT = experiment.Experiment("made", load, score, baselines={"false": all_false})
+CELLS = [Cell("t", "false", "false", math.inf, 0)] + [Cell("t", "i", "independent", 9.0, seed) for seed in range(2)]
+
+
+def test_cells_that_differ_in_seed_and_budget_train_together() -> None:
+    cells = [Cell("t", "m", "mst", epsilon, seed) for seed in range(2) for epsilon in (1.0, 3.0)]
+    other = [
+        Cell("u", "m", "mst", 1.0, 0),
+        Cell("t", "m", "mst", math.inf, 0),
+        Cell("t", "x", "aim", 1.0, 0, group="mst"),
+    ]
+    groups = experiment.group_cells([*cells, *other])
+    assert groups == [[*cells, other[2]], [other[0]], [other[1]]]
+    many = [Cell("t", "m", "mst", 1.0, seed) for seed in range(experiment.MOST_MEMBERS + 1)]
+    assert [len(group) for group in experiment.group_cells(many)] == [81, 80]
+
+
+def test_a_cell_is_what_fit_gives() -> None:
+    lines = list(experiment.run_cells(EXPERIMENT, CELLS))
+    assert [line["scores"]["true"] for line in lines[:1]] == [0.0]
+    release = us.fit(load("t", 1).train, "independent", us.Guarantee(9.0, 1e-5), schema=SCHEMA, seed=1)
+    expected = release.sample_arrow(200, seed=1).column("a").to_pylist()
+    assert lines[2]["scores"]["true"] == sum(expected) / 200
+
+
+def test_an_error_belongs_to_its_cell() -> None:
+    bad = Cell("t", "bad", "mst(no_such=1)", 1.0, 0)
+    lines = list(experiment.run_cells(EXPERIMENT, [bad, *CELLS]))
+    assert "no_such" in lines[0]["error"]
+    assert all("error" not in line for line in lines[1:])
+
+
+def test_no_group_begins_after_the_limit() -> None:
+    assert not list(experiment.run_cells(EXPERIMENT, CELLS, limit_seconds=0.0))
+
+
+def test_finished_cells_are_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["made.py", "--profile", "paper", "--folder", str(tmp_path)])
+    experiment.main(EXPERIMENT, "", {"paper": CELLS[:2]}, lambda lines: "page")
+    file = tmp_path / "made.jsonl"
+    file.write_text(file.read_text() + '{"key": "cut')
+    capsys.readouterr()
+    experiment.main(EXPERIMENT, "", {"paper": CELLS}, lambda lines: "page")
+    assert len(capsys.readouterr().out.splitlines()) == 1  # the third cell alone
+    assert {json.loads(line)["seed"] for line in file.read_text().splitlines()} == {0, 1}
