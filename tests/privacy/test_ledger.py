@@ -136,7 +136,7 @@ def test_only_an_accepted_charge_under_a_guarantee_marks_the_store() -> None:
     assert ledger().slot() is None
 
 
-@pytest.mark.parametrize("rows", [1, 2, 99, 2154, 2155, 5000, 32561, 10**6, 10**9])
+@pytest.mark.parametrize("rows", [1, 2, 99, 2154, 2155, 5000, 32561, 10**6, 21_000_000])
 def test_the_default_delta_is_two_digits_below_both_bounds(rows: int) -> None:
     delta = default_delta(rows)
     exact = min(1e-5, rows**-1.5)
@@ -144,6 +144,19 @@ def test_the_default_delta_is_two_digits_below_both_bounds(rows: int) -> None:
     assert delta == float(f"{delta:.1e}")
     assert Guarantee(1.0).with_delta_for(rows).delta == delta
     assert Guarantee(1.0, delta).with_delta_for(rows).delta == delta  # the default is never refused
+
+
+@pytest.mark.parametrize("rows", [22_000_000, 130_000_000, 10**9, 10**10, 10**11, 10**15])
+def test_the_default_delta_of_a_large_table_is_one_that_every_method_can_honour(rows: int) -> None:
+    """As far as that is possible: it never lets the guarantee fail for a tenth of a unit in expectation."""
+    delta = default_delta(rows)
+    assert rows * delta <= 0.1 * (1 + 1e-9)
+    assert delta >= min(1e-11, 0.09 / rows)
+    assert Guarantee(1.0).with_delta_for(rows).delta == delta == float(f"{delta:.1e}")
+    if rows <= 10**10:
+        training = [SubsampledGaussian(1e-5, 0.5, 1000)]
+        accounting.check_tails(training, 0.9 * delta)  # the rest is for lists of categories
+        assert accounting.tail_delta(training) < 0.1 * delta
 
 
 # ------------------------------------------------------------------------------------------------------------- charging
