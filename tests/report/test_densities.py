@@ -46,7 +46,8 @@ def test_the_verdict_names_the_squares() -> None:
     assert found is not None
     assert "the density of “home” closely matches the real one on squares of 5 km or more" in found.good
     assert found.lost.replace(SPACE, " ") == (
-        "The density of “home” on squares of 1 km (30.0 % of the points would have to move; held-out real points: 10.0 %)."
+        "The density of “home” on squares of 1 km (30.0 % of the points would have to move; held-out real points: "
+        "10.0 %)."
     )
     assert "maps of “home” as fine as 1 km" in found.avoid
     assert found.rules.endswith("All points of “home” lie inside the declared region.")

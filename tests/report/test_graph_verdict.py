@@ -50,3 +50,16 @@ def test_losses_stand_beside_the_real_and_a_random_graph() -> None:
     page = render_graph_report(scores)
     assert all(sentence in page for sentence in found.values())
     assert page.index("Verdict") < page.index("Metrics")
+
+
+def test_communities_are_compared_with_a_second_search_and_components_with_the_nodes() -> None:
+    """A search differs from the next one; a single node that has left the giant component is no loss."""
+    scores = scores_of(community_distance=0.15, components=3.0)
+    for name, distance in (("real", 0.12), ("random", 0.5)):
+        scores.values[name].update({"community distance": distance, "components": 1.0})  # type: ignore[attr-defined]
+    assert "communities" in graph_verdict(scores, "synthetic")["Good"]
+    assert "components" not in graph_verdict(scores, "synthetic")["Lost"]
+    scores.values["synthetic"].update({"community distance": 0.3, "components": 7.0})  # type: ignore[attr-defined]
+    lost = graph_verdict(scores, "synthetic")["Lost"]
+    assert "sizes of communities (distance 0.300; real graph, searched again: 0.120; random graph: 0.500)" in lost
+    assert "number of components (real 1, here 7; random graph: 1)" in lost

@@ -34,7 +34,8 @@ METRICS = {
     "communities": "number of communities (Louvain)",
     "edges within blocks": "the fraction of edges between nodes of the same declared block",
 }
-"""What is computed for every graph, in order. Distances are to the real graph, so the real one has 0."""
+"""What is computed for every graph, in order. Distances are to the real graph, so the real one has 0; but its
+communities are searched a second time, and their distance shows how far two searches in one graph are apart."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -101,14 +102,17 @@ def evaluate(
     graphs[BASELINE] = random_edges(declared.num_nodes, first, np.random.default_rng(seed))
     described = {name: _describe(edges, declared, seed) for name, edges in graphs.items()}
     real_sizes = described["real"].sizes
+    values = {
+        name: {
+            **{f"{what} distance": ks_distance(real_sizes[what], sizes) for what, sizes in each.sizes.items()},
+            **each.figures,
+        }
+        for name, each in described.items()
+    }
+    again = _community_sizes(graphs["real"], declared.num_nodes, seed + 1)
+    values["real"]["community distance"] = ks_distance(real_sizes["community"], again)
     return GraphScores(
-        {
-            name: {
-                **{f"{what} distance": ks_distance(real_sizes[what], sizes) for what, sizes in each.sizes.items()},
-                **each.figures,
-            }
-            for name, each in described.items()
-        },
+        values,
         {name: _count_degrees(each.sizes["degree"]) for name, each in described.items()},
     )
 
@@ -169,8 +173,7 @@ def _describe(edges: Int64[np.ndarray, "edges 2"], schema: GraphSchema, seed: in
     wedges = degrees * (degrees - 1) // 2
     num_components, component = csgraph.connected_components(matrix, directed=False)
     component_sizes = np.bincount(component)
-    community = _communities(edges, num_nodes, seed)
-    community_sizes = np.bincount(community)
+    community_sizes = _community_sizes(edges, num_nodes, seed)
     figures = {
         "edges": len(edges),
         "mean degree": degrees.mean(),
@@ -180,7 +183,7 @@ def _describe(edges: Int64[np.ndarray, "edges 2"], schema: GraphSchema, seed: in
         "transitivity": corners.sum() / max(wedges.sum(), 1),
         "components": num_components,
         "largest component": component_sizes.max(initial=0) / num_nodes,
-        "communities": len(community_sizes),
+        "communities": (1 / community_sizes).sum().round(),  # the nodes of each community add up to one
     }
     if schema.blocks is not None:
         blocks = schema.block_of_node[edges]
@@ -188,18 +191,18 @@ def _describe(edges: Int64[np.ndarray, "edges 2"], schema: GraphSchema, seed: in
     sizes = {
         "degree": degrees.astype(float),
         "component": component_sizes[component].astype(float),
-        "community": community_sizes[community].astype(float),
+        "community": community_sizes,
     }
     return _Described(sizes, {name: float(value) for name, value in figures.items()})
 
 
-def _communities(edges: Int64[np.ndarray, "edges 2"], num_nodes: int, seed: int) -> Int64[np.ndarray, " nodes"]:
-    """The number of each node's community, by Louvain's method."""
+def _community_sizes(edges: Int64[np.ndarray, "edges 2"], num_nodes: int, seed: int) -> Float64[np.ndarray, " nodes"]:
+    """The size of each node's community, by Louvain's method."""
     networkx = import_networkx()
     graph = networkx.Graph()
     graph.add_nodes_from(range(num_nodes))
     graph.add_edges_from(edges.tolist())
-    community = np.zeros(num_nodes, dtype=np.int64)
-    for number, nodes in enumerate(networkx.community.louvain_communities(graph, seed=seed)):
-        community[list(nodes)] = number
-    return community
+    sizes = np.zeros(num_nodes)
+    for nodes in networkx.community.louvain_communities(graph, seed=seed):
+        sizes[list(nodes)] = len(nodes)
+    return sizes

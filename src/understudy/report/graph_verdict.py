@@ -1,15 +1,15 @@
 """The verdict on one synthetic graph: what is as in the real one, and what is lost, by fixed rules on its metrics."""
 
 from understudy.graphs.metrics import BASELINE, GraphScores
+from understudy.report.parts import is_close, is_far
 from understudy.report.text import listing, number
 
-CLOSE, FAR = 0.05, 0.1
-"""The distance up to which a distribution is close to the real one, and above which it is far from it."""
 KEPT, LOST = 0.1, 0.3
-"""The same for figures, as a fraction of the real one."""
+"""Figures are close to the real one up to this fraction of it, and far from it above that one."""
+SPLIT_OFF = 0.05
+"""The number of components is far from the real one if it differs by more than this fraction of the nodes."""
 _SUBJECTS = {
     "degree distance": "degrees",
-    "component distance": "sizes of components",
     "community distance": "sizes of communities",
     "edges": "number of edges",
     "largest degree": "largest degree",
@@ -21,7 +21,8 @@ _SUBJECTS = {
     "communities": "number of communities",
     "edges within blocks": "fraction of edges within blocks",
 }
-"""What each metric is about; the mean degree repeats the number of edges."""
+"""What each metric is about. The mean degree repeats the number of edges; a distance of sizes of components is large
+where one node has left the largest one, so their number counts instead."""
 
 
 def graph_verdict(scores: GraphScores, name: str) -> dict[str, str]:
@@ -35,11 +36,11 @@ def graph_verdict(scores: GraphScores, name: str) -> dict[str, str]:
     >>> graph_verdict(evaluate(ring, ring, {"nodes": {"count": 9}}), "synthetic")["Lost"]
     'Nothing that was measured.'
     """
-    good = [subject for metric, subject in _SUBJECTS.items() if _is(scores, name, metric, CLOSE, KEPT)]
+    good = [subject for metric, subject in _SUBJECTS.items() if _is_good(scores, name, metric)]
     lost = {
         subject: _beside(scores, name, metric)
         for metric, subject in _SUBJECTS.items()
-        if metric in scores[name] and not _is(scores, name, metric, FAR, LOST)
+        if _is_lost(scores, name, metric)
     }
     each = [f"{subject} ({figures})" for subject, figures in lost.items()]
     avoid = f"Do not use it for analyses of {listing(list(lost))}." if lost else "No limits were found."
@@ -50,20 +51,33 @@ def graph_verdict(scores: GraphScores, name: str) -> dict[str, str]:
     }
 
 
-def _is(scores: GraphScores, name: str, metric: str, distance: float, fraction: float) -> bool:
-    """Whether a metric is this close to the real graph's: a distance, or a figure relative to the real one."""
+def _is_good(scores: GraphScores, name: str, metric: str) -> bool:
+    """Whether a metric is close to the real graph's; not if it was not computed."""
     if metric not in scores[name]:
         return False
     value, real = scores[name][metric], scores["real"][metric]
     if metric.endswith("distance"):
-        return value <= distance
-    return abs(value - real) <= fraction * abs(real)
+        return is_close(value, real)
+    return abs(value - real) <= KEPT * abs(real)
+
+
+def _is_lost(scores: GraphScores, name: str, metric: str) -> bool:
+    """Whether a metric is far from the real graph's."""
+    if metric not in scores[name]:
+        return False
+    value, real = scores[name][metric], scores["real"][metric]
+    if metric.endswith("distance"):
+        return is_far(value, real)
+    if metric == "components":
+        return abs(value - real) > SPLIT_OFF * sum(scores.degrees["real"].values())
+    return abs(value - real) > LOST * abs(real)
 
 
 def _beside(scores: GraphScores, name: str, metric: str) -> str:
     value, real, random = (format_figure(scores[graph][metric]) for graph in (name, "real", BASELINE))
     if metric.endswith("distance"):
-        return f"distance {value}; random graph: {random}"
+        again = f"; real graph, searched again: {real}" if scores["real"][metric] else ""
+        return f"distance {value}{again}; random graph: {random}"
     return f"real {real}, here {value}; random graph: {random}"
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -194,7 +195,7 @@ def _format_column(column: Column, found: str | None) -> str:
         elif column.estimated == key:
             lines.append(_line(key, None, "", _EXAMPLES[key], _NOT_DECLARED))
     if found is not None:
-        lines.append(f"# {found}".replace("\n", " "))
+        lines += textwrap.wrap(found, 120, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
     return "\n".join(lines)
 
 
