@@ -324,6 +324,7 @@ def test_a_table_to_fit_holds_only_public_facts_beside_the_opaque_table() -> Non
         "origin": Origin,
         "keep_types": bool,
         "source": SourceId,
+        "held_out": float,  # the fraction that the caller names
     }
 
 
