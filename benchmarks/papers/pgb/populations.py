@@ -161,7 +161,7 @@ def parts(size: Size) -> list[Part]:
             alone=4535,
             selection_fraction=0.2,
             **game,
-            **usual,
+            **{**usual, "samples_per_generator": 500},
         ),
         of(
             "titanic",
@@ -171,7 +171,7 @@ def parts(size: Size) -> list[Part]:
             steps=4535,
             alone=4535,
             **game,
-            **usual,
+            **{**usual, "samples_per_generator": 500},
         ),
         *on_points[:4],
         of(
@@ -275,7 +275,8 @@ def run_part(part: Part, seeds: Sequence[int], scoring: ProcessPoolExecutor, fol
     binning = us.Binning(bins="uniform") if part.bins is None else us.Binning(bins="uniform", max_bins=part.bins)
     groups: list[tuple[Boosted, tuple[str, ...]]] = [(part.boosted, (*ALONE, *GAME))]
     if part.guarantee.is_private:
-        alone = dataclasses.replace(part.boosted, inner=part.gan)
+        # One checkpoint, at the end: the training is not cut into short pieces.
+        alone = dataclasses.replace(part.boosted, inner=part.gan, checkpoints=1, checkpoint_every=part.gan.num_steps)
         groups = [(part.boosted, GAME), (alone, ALONE)]
     for boosted, outputs in groups:
         began = time.monotonic()
@@ -338,7 +339,7 @@ def finished(file: Path) -> dict[str, set[int]]:
     return complete
 
 
-def run(chosen: Sequence[Part], folder: Path, workers: int) -> None:
+def run(part: Part, wanted: Sequence[int], folder: Path, workers: int) -> None:
     file = folder / f"{NAME}.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
     context = get_context("spawn")
@@ -346,12 +347,10 @@ def run(chosen: Sequence[Part], folder: Path, workers: int) -> None:
         tempfile.TemporaryDirectory() as scratch,
         ProcessPoolExecutor(workers, mp_context=context, initializer=_use_one_core) as scoring,
     ):
-        for part in chosen:
-            done = finished(file).get(part.name, set())
-            seeds = [seed for seed in range(part.seeds) if seed not in done]
-            for line in run_part(part, seeds, scoring, Path(scratch)) if seeds else ():
-                with file.open("a") as out:  # one write of one line: processes may share the file
-                    out.write(json.dumps(line) + "\n")
+        seeds = [seed for seed in wanted if seed not in finished(file).get(part.name, set())]
+        for line in run_part(part, seeds, scoring, Path(scratch)) if seeds else ():
+            with file.open("a") as out:  # one write of one line: processes may share the file
+                out.write(json.dumps(line) + "\n")
 
 
 def _use_one_core() -> None:
@@ -362,17 +361,31 @@ def _use_one_core() -> None:
     threadpoolctl.threadpool_limits(1)
 
 
-def run_apart(names: Sequence[str], words: Sequence[str], jobs: int, end: float) -> None:
-    """Each part in a process of its own, `jobs` at a time; none is begun, and none goes on, after `end`."""
+def blocks(chosen: Sequence[Part], size: int) -> list[tuple[Part, list[int]]]:
+    """The first seeds of every part, then the next ones: a run that is cut short has some of each."""
+    most = max(part.seeds for part in chosen)
+    return [
+        (part, list(range(first, min(first + size, part.seeds))))
+        for first in range(0, most, size)
+        for part in chosen
+        if first < part.seeds
+    ]
+
+
+def run_apart(tasks: Sequence[tuple[Part, list[int]]], words: Sequence[str], jobs: int, end: float) -> None:
+    """Each block in a process of its own, `jobs` at a time; none is begun, and none goes on, after `end`."""
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    waiting, running = list(names), list[subprocess.Popen[bytes]]()
+    environment.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp())  # blocks of one part are one program
+    environment.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")
+    waiting, running = list(tasks), list[subprocess.Popen[bytes]]()
     while waiting or running:
         running = [process for process in running if process.poll() is None]
         while waiting and len(running) < jobs and time.monotonic() < end:
-            command = [sys.executable, __file__, *words, "--parts", waiting.pop(0)]
+            part, seeds = waiting.pop(0)
+            command = [sys.executable, __file__, *words, "--parts", part.name, "--only", *map(str, seeds)]
             running.append(subprocess.Popen(command, env=environment))
         if time.monotonic() >= end:
-            print(f"Time is up: {len(running)} parts are cut, {len(waiting)} not begun.", file=sys.stderr)
+            print(f"Time is up: {len(running)} blocks are cut, {len(waiting)} not begun.", file=sys.stderr)
             for process in running:
                 process.terminate()
             return
@@ -385,9 +398,11 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", help="these parts alone; --list names them")
     parser.add_argument("--list", action="store_true", help="name the parts, in the order of importance")
     parser.add_argument("--seeds", type=int, help="seeds of each part, instead of the profile's")
+    parser.add_argument("--only", type=int, nargs="+", metavar="SEED", help="these seeds alone, in this process")
+    parser.add_argument("--block", type=int, default=5, help="seeds that are trained as one program")
     parser.add_argument("--folder", type=Path, help=f"where {NAME}.jsonl is; left out: benchmarks/results")
-    parser.add_argument("--jobs", type=int, default=1, help="parts at once, each in a process of its own")
-    parser.add_argument("--workers", type=int, default=2, help="scores at once, of each part")
+    parser.add_argument("--jobs", type=int, default=1, help="blocks of seeds at once, each in a process of its own")
+    parser.add_argument("--workers", type=int, default=2, help="scores at once, of each block")
     parser.add_argument("--limit-seconds", type=float, default=math.inf)
     found = parser.parse_args()
     known = parts(SIZES[found.profile])
@@ -401,12 +416,14 @@ def main() -> None:
     if not core.has_tables(sorted({sources[part.table] for part in chosen if part.table in sources})):
         return
     folder = found.folder or core.RESULTS
-    if len(chosen) == 1:
-        run(chosen, folder, found.workers)
+    if found.only is not None:
+        for part in chosen:
+            run(part, found.only, folder, found.workers)
         return
     words = ["--profile", found.profile, "--folder", str(folder), "--workers", str(found.workers)]
-    words += ["--seeds", str(found.seeds)] if found.seeds else []
-    run_apart([part.name for part in chosen], words, found.jobs, time.monotonic() + found.limit_seconds)
+    done = finished(folder / f"{NAME}.jsonl")
+    tasks = [(part, seeds) for part, seeds in blocks(chosen, found.block) if not {*seeds} <= done.get(part.name, set())]
+    run_apart(tasks, words, found.jobs, time.monotonic() + found.limit_seconds)
 
 
 if __name__ == "__main__":
