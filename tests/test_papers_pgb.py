@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 import os
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ from understudy.training.trajectory import Trajectory
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.papers.pgb import census1940, census2010, core, gaussians, titanic
+from benchmarks.papers.pgb import census1940, census2010, core, gaussians, populations, rejection, summary, titanic
 
 needs_tables = pytest.mark.skipif(not os.environ.get("UNDERSTUDY_DATA"), reason="no folder of public tables")
 NOT_PRIVATE = us.Guarantee.not_private()
@@ -93,6 +94,52 @@ def test_parts_of_a_repetition_come_together(tmp_path: Path) -> None:
         {"seed": 0, "seconds": 1, "x": 4},
         {"seed": 1, "seconds": 7, "x": 3, "y": 6},
     ]
+
+
+def test_blocks_begin_with_the_first_seeds_of_every_part() -> None:
+    """And have every seed once; what has all its outputs is not run again."""
+    parts = populations.parts(populations.SIZES["paper"])
+    blocks = populations.blocks(parts, 5)
+    assert [part.name for part, _ in blocks[: len(parts)]] == [part.name for part in parts]
+    assert all(seeds == [0, 1, 2, 3, 4] for _, seeds in blocks[: len(parts)])
+    for part in parts:
+        assert [seed for each, seeds in blocks for seed in seeds if each is part] == list(range(part.seeds))
+
+
+def test_a_seed_is_finished_when_all_its_outputs_are_there(tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    lines = [("a", 0, populations.GAME), ("a", 0, populations.ALONE), ("a", 1, populations.GAME)]
+    texts = [json.dumps({"part": part, "seed": seed, "outputs": outputs}) for part, seed, outputs in lines]
+    file.write_text("\n".join([*texts, '{"part": "b", "se']))  # the last line was cut
+    assert populations.finished(file) == {"a": {0}}
+    assert not populations.finished(tmp_path / "absent.jsonl")
+
+
+def test_the_published_lengths_are_those_of_the_paper() -> None:
+    """Steps before boosting and of the GAN alone, in spec and paper; noise follows from the guarantee."""
+    steps = {
+        part.name: (part.boosted.inner.num_steps, part.gan.num_steps)  # type: ignore[attr-defined]
+        for part in populations.parts(populations.SIZES["paper"])
+    }
+    assert steps["titanic, epsilon 2"] == (2960, 4535)
+    assert steps["census1940, epsilon 1"] == (7945, 12_655)
+    assert steps["census2010, epsilon 0.795"] == (7445, 22_335)
+    assert steps["gaussians, the code's networks, critics"] == (12_250, 19_000)
+
+
+def test_exact_rejection_keeps_what_boosting_won_and_the_published_acceptance_loses_it() -> None:
+    """On a known law, in each of three seeds."""
+    for seed in range(3):
+        tv = rejection.one(seed, 2000, strength=1.0, rate="paper", rounds=300)["tv"]
+        assert tv["PGB"] < 0.7 * tv["pool"]
+        assert abs(tv["PGB x odds"] - tv["PGB"]) < 0.02
+        assert min(tv["PGB, accepted"], tv["PGB+DRS"]) > 2 * tv["PGB"]
+
+
+def test_every_part_has_a_row_on_the_page() -> None:
+    named = " ".join(row.command for row in summary.long_rows())
+    for part in populations.parts(populations.SIZES["paper"]):
+        assert part.name in named or part.name == "gaussians, not private"
 
 
 @needs_tables
