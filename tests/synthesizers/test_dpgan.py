@@ -215,6 +215,18 @@ def test_a_target_that_is_absent_is_refused() -> None:
         us.fit(table, f"dpgan({SMALL})", QUICK, schema=schema, target="income")
 
 
+def test_groups_beside_generated_rows_that_are_not_clipped_are_warned_of() -> None:
+    schema, _ = survey()
+    for settings, warned in (
+        ("clip_groups=4", True),
+        ("clip_groups=4, fake_term=clipped", False),
+        ("clip_groups=4, fake_term=paired", False),
+        ("adaptive_clip=quantile", False),
+    ):
+        notes = us.plan(schema, f"dpgan({settings})", epsilon=1.0, delta=1e-6).notes
+        assert any("Set fake_term=clipped" in note.text for note in notes) is warned
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("adaptive", ["public", "quantile", "noisy_norm"])
 def test_clip_bounds_may_follow_what_is_not_private(adaptive: str) -> None:

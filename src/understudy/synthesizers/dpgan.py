@@ -17,7 +17,7 @@ from understudy.encoding.features import Blocks
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
 from understudy.models.zeros import Masks
-from understudy.notes import Note
+from understudy.notes import Level, Note
 from understudy.privacy.charges import UnitCounts, charge_dpsgd, event_of
 from understudy.privacy.events import SubsampledGaussian
 from understudy.privacy.ledger import Budget, Plan, Query
@@ -105,12 +105,22 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
         target_fraction = self.target_fraction if self._holds_target else 0.0
         queries = plan_marginals(domain, budget, self.marginals_fraction, target_fraction)
         queries.append(critic_query(self, domain, budget.after(queries)))
-        notes = notes_on_steps(self, budget, queries)
+        notes = (*notes_on_steps(self, budget, queries), *self._notes_on_groups())
         if domain.target is None or not self._holds_target:
             return Plan(tuple(queries), notes)
         held = "Noisy 2-way marginals of every column with the target constrain the generator."
         note = Note(held if len(queries) > 2 else "This method treats the target like any other column.")
         return Plan(tuple(queries), (note, *notes))
+
+    def _notes_on_groups(self) -> tuple[Note, ...]:
+        if self.clip_groups == 1 or self.fake_term != "separate":
+            return ()
+        text = (
+            f"With clip_groups={self.clip_groups} gradients of real rows are clipped group by group, but those of "
+            "generated rows are not clipped: the critic is biased towards calling every row generated, and may learn "
+            "little else. Set fake_term=clipped."
+        )
+        return (Note(text, Level.WARNING),)
 
     def _train(self, run: Run, options: RunOptions) -> Trained:
         rows, plan, ledger = run.rows, run.plan, run.ledger
