@@ -16,18 +16,8 @@ from hypothesis import strategies as st
 from understudy.errors import SchemaError
 from understudy.schema import Schema
 from understudy.schema.lookup import read_lookup
-from understudy.schema.rules import (
-    Combinations,
-    Determines,
-    Keep,
-    Rule,
-    Skip,
-    Sum,
-    WhenThen,
-    as_text,
-    as_texts,
-    rule_from_dict,
-)
+from understudy.schema.rule_values import as_text, as_texts
+from understudy.schema.rules import Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, rule_from_dict
 
 Row = dict[str, object]
 

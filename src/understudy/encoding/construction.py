@@ -12,7 +12,8 @@ from understudy.encoding.arrow import bound_numbers
 from understudy.encoding.lookups import Formula, Joint, Lookup
 from understudy.encoding.steps import MOST, Difference, Shares, Step, Term, Total
 from understudy.schema import BOUNDED, Category, Column, Schema
-from understudy.schema.rules import Combinations, Determines, Keep, Rule, Sum, as_text
+from understudy.schema.rule_values import as_text
+from understudy.schema.rules import Combinations, Determines, Keep, Rule, Sum
 from understudy.tables.cast import declared_type
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from understudy.encoding.arrow import as_numbers
 from understudy.encoding.steps import Arrays, Rows, Scale, fill_nulls, in_declared_type
 from understudy.schema import BOUNDED, Category, Column
-from understudy.schema.rules import as_text, as_texts, match_lookup
+from understudy.schema.rule_values import as_text, as_texts, match_lookup
 from understudy.tables.cast import declared_type
 
 COMPARED = 2**22

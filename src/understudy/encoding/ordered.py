@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from understudy.encoding.arrow import as_numbers, from_numbers
 from understudy.encoding.steps import Arrays, OneColumn, Rows, in_declared_type
 from understudy.schema import Column, Schema
-from understudy.schema.rules import as_text, as_texts
+from understudy.schema.rule_values import as_text, as_texts
 
 MOST_CODES = 32
 """An ordinal column with more categories than this is modelled by ranks, so that rare neighbours share a code."""

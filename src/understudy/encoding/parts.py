@@ -187,8 +187,7 @@ class Cut(OneColumn):
 
     def restore(self, rows: Rows) -> Arrays:
         numbers, known = as_numbers(pa.chunked_array([rows[self.column.name]]), "integer")
-        first, last = self.modelled[0].bounds or (0, 0)
-        numbers = np.clip(numbers, int(first), int(last)) * _microseconds(self.column)
+        numbers = cut(numbers * _microseconds(self.column), self.column)
         return {self.column.name: Scale(self.column).write(numbers, known)}
 
 

@@ -24,7 +24,8 @@ from understudy.encoding.parts import part_steps
 from understudy.encoding.steps import Arrays, Difference, Rows, Step, fill_nulls, in_declared_type, inside_domain
 from understudy.notes import Note
 from understudy.schema import Column, Schema
-from understudy.schema.rules import Combinations, Keep, Rule, Skip, WhenThen, as_text
+from understudy.schema.rule_values import as_text
+from understudy.schema.rules import Combinations, Keep, Rule, Skip, WhenThen
 from understudy.tables.cast import declared_type
 
 Limits: TypeAlias = tuple[int | float | None, int | float | None]

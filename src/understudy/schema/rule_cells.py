@@ -23,7 +23,8 @@ from understudy.errors import SchemaError
 from understudy.schema.column import Column
 from understudy.schema.conditions import where_columns
 from understudy.schema.outcomes import CodeValues, Outcomes, outcomes
-from understudy.schema.rules import TOLERANCE, Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, as_text
+from understudy.schema.rule_values import as_text
+from understudy.schema.rules import TOLERANCE, Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen
 from understudy.schema.satisfiability import find_row
 from understudy.schema.syntax import (
     COMPARISONS,

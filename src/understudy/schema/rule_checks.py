@@ -14,7 +14,8 @@ from understudy.schema.conditions import check_condition, condition_columns, par
 from understudy.schema.lookup import LookupRow
 from understudy.schema.rule_cells import comparisons
 from understudy.schema.rule_conflicts import check_conflicts
-from understudy.schema.rules import Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, as_text, rule_title
+from understudy.schema.rule_values import as_text
+from understudy.schema.rules import Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, rule_title
 from understudy.schema.values import Category, format_list, format_value
 
 LISTABLE = ("categorical", "integer", "boolean", "date")

@@ -12,7 +12,8 @@ from understudy.errors import SchemaError
 from understudy.schema.column import Column
 from understudy.schema.conditions import Part, parts
 from understudy.schema.rule_cells import check_cells
-from understudy.schema.rules import TOLERANCE, Combinations, Determines, Keep, Rule, Skip, Sum, as_text, rule_title
+from understudy.schema.rule_values import as_text
+from understudy.schema.rules import TOLERANCE, Combinations, Determines, Keep, Rule, Skip, Sum, rule_title
 from understudy.schema.values import Bound
 
 _DAY = timedelta(days=1)

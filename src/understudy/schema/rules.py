@@ -7,19 +7,18 @@ leaves a comparison unknown, and what is unknown is not broken.
 import abc
 import dataclasses
 import functools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from understudy.errors import ConditionError, SchemaError, did_you_mean
-from understudy.schema.column import check_text
 from understudy.schema.lookup import LookupRow, read_lookup
-from understudy.schema.values import Category, format_list, format_value, to_python, to_toml
+from understudy.schema.rule_keys import check_condition_text, check_names, check_rows, rows_of
+from understudy.schema.rule_values import Mask, as_floats, as_text, equal_to_listed, is_null, match_lookup
+from understudy.schema.values import format_list, format_value, to_python, to_toml
 
 ON_BREAK = ("clamp", "drop")
 """What can happen to a real row that breaks a rule: it is moved to the nearest row that keeps it, or left out."""
@@ -29,8 +28,6 @@ TOLERANCE = 1e-6
 
 MAX_NUMBER = 1e300
 """Sums of larger numbers would not be finite."""
-
-Mask: TypeAlias = np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,7 +90,7 @@ class Keep(Rule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_condition_text(self.keep, "keep")
+        check_condition_text(self.keep, "keep")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -126,8 +123,8 @@ class WhenThen(Rule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_condition_text(self.when, "when")
-        _check_condition_text(self.then, "then")
+        check_condition_text(self.when, "when")
+        check_condition_text(self.then, "then")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -170,7 +167,7 @@ class Combinations(Rule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = _check_names(self.combinations, "combinations", at_least=2)
+        names = check_names(self.combinations, "combinations", at_least=2)
         object.__setattr__(self, "combinations", names)
         if (self.allowed is None) == (self.forbidden is None):
             raise SchemaError(
@@ -179,7 +176,7 @@ class Combinations(Rule):
                 key="combinations",
             )
         key = "forbidden" if self.allowed is None else "allowed"
-        object.__setattr__(self, key, _check_rows(_rows_of(getattr(self, key), names), key, names))
+        object.__setattr__(self, key, check_rows(rows_of(getattr(self, key), names), key, names))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -221,7 +218,7 @@ class Determines(Rule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        keys, given = _check_names(self.determines, "determines"), _check_names(self.gives, "gives")
+        keys, given = check_names(self.determines, "determines"), check_names(self.gives, "gives")
         object.__setattr__(self, "determines", keys)
         object.__setattr__(self, "gives", given)
         if both := [name for name in given if name in keys]:
@@ -229,7 +226,7 @@ class Determines(Rule):
                 f"Column {both[0]!r} is both in determines and in gives. Remove it from one of them.", column=both[0]
             )
         names = (*keys, *given)
-        listed = _check_rows(_rows_of(self.table, names), "table", names, nulls_from=len(keys))
+        listed = check_rows(rows_of(self.table, names), "table", names, nulls_from=len(keys))
         vars(self)["table"] = listed
         seen: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
         for row in listed:
@@ -265,7 +262,7 @@ class Determines(Rule):
         broken = known & (found < 0)
         for at, name in enumerate(self.gives, start=num_keys):
             values = [row[at] for row in self.table]
-            has_value, same = _equal_to_listed(table.column(name), values, found)
+            has_value, same = equal_to_listed(table.column(name), values, found)
             broken |= known & (found >= 0) & has_value & ~same
         return broken
 
@@ -288,7 +285,7 @@ class Sum(Rule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "sum", _check_names(self.sum, "sum", at_least=2))
+        object.__setattr__(self, "sum", check_names(self.sum, "sum", at_least=2))
         if sum(getattr(self, key) is None for key in ("equals", "at_most")) != 1:
             raise SchemaError(
                 'sum needs what the columns add up to: either equals or at_most, as in equals = "total" or '
@@ -360,7 +357,7 @@ class Skip(Rule):
             raise SchemaError(
                 f'skip must be a column, as in skip = "employer", found {format_value(self.skip)}.', key="skip"
             )
-        _check_condition_text(self.when, "when")
+        check_condition_text(self.when, "when")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -463,166 +460,6 @@ def format_rule(rule: Rule) -> str:
 def _format_rows(key: str, rows: Sequence[Sequence[object]]) -> str:
     lines = [", ".join("''" if value is None else to_toml(value) for value in row) for row in rows]
     return "\n".join([f"{key} = [", *(f"    [{line}]," for line in lines), "]"])
-
-
-# ----------------------------------------------------------------------------------------------------- rows and lookups
-
-
-def match_lookup(table: pa.Table, columns: Sequence[str], listed: Sequence[LookupRow]) -> tuple[Mask, np.ndarray]:
-    """Which rows have a value in all of the columns; and the index of each row in the list, or -1."""
-    known = np.ones(table.num_rows, dtype=bool)
-    row_key = np.zeros(table.num_rows, dtype=np.int64)
-    list_key = np.zeros(len(listed), dtype=np.int64)
-    for at, name in enumerate(columns):
-        known &= ~is_null(table.column(name))
-        values = as_texts(table.column(name))
-        own = pa.array([as_text(row[at]) for row in listed], pa.string())
-        words = own.unique()
-        size = len(words) + 1
-        found = pc.fill_null(pc.index_in(values, value_set=words), size - 1).to_numpy(zero_copy_only=False)
-        row_key = row_key * size + found
-        list_key = list_key * size + pc.index_in(own, value_set=words).to_numpy(zero_copy_only=False)
-        # Keys are renumbered after each column, so that they stay small.
-        distinct = np.unique(list_key)
-        place = np.minimum(np.searchsorted(distinct, row_key), max(len(distinct) - 1, 0))
-        is_listed = distinct[place] == row_key if len(distinct) else np.zeros(table.num_rows, dtype=bool)
-        row_key = np.where(is_listed, place, len(distinct))
-        list_key = np.searchsorted(distinct, list_key)
-    index = np.full(len(listed) + 1, -1, dtype=np.int64)
-    index[list_key[::-1]] = np.arange(len(listed))[::-1]  # the first of equal rows
-    return known, index[np.minimum(row_key, len(listed))] if len(listed) else np.full(table.num_rows, -1)
-
-
-def as_texts(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Values as texts in which 1, 1.0 and "1" are equal, so that lists match columns of any type."""
-    array = _plain(values)
-    if pa.types.is_boolean(array.type):
-        return pc.if_else(array, "true", "false")
-    if pa.types.is_floating(array.type) or pa.types.is_decimal(array.type):
-        floats = array.cast(pa.float64(), safe=False)
-        limit = 2.0**53
-        whole = pc.and_(pc.equal(floats, pc.round(floats)), pc.less(pc.abs(floats), limit))
-        whole = pc.fill_null(whole, False)
-        as_whole = pc.if_else(whole, floats, None).cast(pa.int64()).cast(pa.string())
-        return pc.if_else(whole, as_whole, floats.cast(pa.string()))
-    if pa.types.is_timestamp(array.type):
-        return pc.strftime(array.cast(pa.timestamp("us"), safe=False), "%Y-%m-%dT%H:%M:%S")
-    try:
-        return array.cast(pa.string())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return pa.nulls(len(array), pa.string())
-
-
-def as_text(value: Category | None) -> str | None:
-    """One value of a list as a text, in the form of `as_texts`."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)  # of any size, unlike those of Arrow
-    if 1e-4 <= abs(value) < 1e15:  # as Arrow writes it, but faster
-        return str(int(value)) if value.is_integer() else repr(value)
-    return as_texts(pa.array([value]))[0].as_py()
-
-
-def _equal_to_listed(
-    values: pa.ChunkedArray, listed: Sequence[Category | None], index: np.ndarray
-) -> tuple[Mask, Mask]:
-    """Which rows have a value where the list has one, and which of them the same as the list at their index."""
-    texts = pa.array([*(as_text(value) for value in listed), None], pa.string())
-    expected = texts.take(pa.array(np.where(index < 0, len(listed), index)))
-    same = pc.fill_null(pc.equal(as_texts(values), expected), False).to_numpy(zero_copy_only=False)
-    return ~is_null(values) & pc.is_valid(expected).to_numpy(zero_copy_only=False), same
-
-
-def as_floats(values: pa.ChunkedArray) -> np.ndarray:
-    """Values as floats; NaN for nulls and for what is not a number."""
-    array = _plain(values)
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        from understudy.schema.conditions import compute
-
-        array = compute(pa.table({"v": array}), "TRY_CAST(v AS DOUBLE)", pa.float64())
-    try:
-        return array.cast(pa.float64(), safe=False).fill_null(math.nan).to_numpy(zero_copy_only=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return np.full(len(array), math.nan)
-
-
-def is_null(values: pa.ChunkedArray) -> Mask:
-    """Which values are null; NaN is a null."""
-    return pc.is_null(_plain(values), nan_is_null=True).to_numpy(zero_copy_only=False)
-
-
-def _plain(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """One array without a dictionary."""
-    array = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) and values.num_chunks else values
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.nulls(0, array.type)
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-
-
-# ------------------------------------------------------------------------------------------------------- checks of keys
-
-
-def _check_names(names: object, key: str, *, at_least: int = 1) -> tuple[str, ...]:
-    found = tuple(names) if isinstance(names, list | tuple) else None
-    if found is None or len(found) < at_least or not all(isinstance(name, str) and name for name in found):
-        what = "a list of columns" if at_least == 1 else f"a list of at least {at_least} columns"
-        raise SchemaError(f'{key} must be {what}, as in {key} = ["a", "b"]; found {format_value(names)}.', key=key)
-    if twice := [name for name in found if found.count(name) > 1]:
-        raise SchemaError(f"{key} names column {twice[0]!r} twice. Remove one.", column=twice[0], key=key)
-    return found
-
-
-def _rows_of(given: object, columns: Sequence[str]) -> object:
-    """The rows of the file, if a path is given."""
-    return read_lookup(given, columns) if isinstance(given, str) else given
-
-
-def _check_rows(
-    rows: object, key: str, columns: Sequence[str], *, nulls_from: int | None = None
-) -> tuple[LookupRow, ...]:
-    """Rows of a list as tuples of Python values. From column `nulls_from` on, an empty text is a null."""
-    if not isinstance(rows, list | tuple) or not rows:
-        raise SchemaError(
-            f"{key} must be a list of rows, each with values of {', '.join(columns)}, or the path of a CSV file; found "
-            f"{format_value(rows) if not isinstance(rows, list | tuple) else 'an empty list'}.",
-            key=key,
-        )
-    checked = []
-    for row in rows:
-        if not isinstance(row, list | tuple) or len(row) != len(columns):
-            raise SchemaError(
-                f"{key}: each row must have {len(columns)} values ({', '.join(columns)}), found {format_value(row)}.",
-                key=key,
-            )
-        values: list[Category | None] = []
-        for at, value in enumerate(map(to_python, row)):
-            nullable = nulls_from is not None and at >= nulls_from
-            if nullable and (value is None or (isinstance(value, str) and not value)):
-                values.append(None)
-                continue
-            if not isinstance(value, str | int | float | bool) or (
-                isinstance(value, float) and not math.isfinite(value)
-            ):
-                raise SchemaError(
-                    f"{key}: expected texts, numbers or booleans, found {format_value(value)} for {columns[at]!r}.",
-                    key=key,
-                )
-            if isinstance(value, str):
-                check_text(value, f"{key}: a value of {columns[at]!r}")
-            values.append(value)
-        checked.append(tuple(values))
-    return tuple(checked)
-
-
-def _check_condition_text(condition: object, key: str) -> None:
-    if not isinstance(condition, str) or not condition.strip():
-        raise SchemaError(
-            f'{key} must be an SQL condition, as in {key} = "age >= 18", found {format_value(condition)}.', key=key
-        )
-    check_text(condition, key)
 
 
 def _condition_columns(condition: str) -> tuple[str, ...]:
