@@ -126,7 +126,7 @@ ALLOWED_EXACT: dict[tuple[str, str], str] = {
     ("conditional.py", "sample_meeting.propose"): "synthetic rows",
     ("conditional.py", "rows_meeting"): "synthetic rows",
     ("schema/rules.py", "Sum.total"): "a key of the rule, not a comparison",
-    ("schema/rules.py", "match_lookup"): "shape of the masks, one entry per row",
+    ("schema/rule_values.py", "match_lookup"): "shape of the masks, one entry per row",
     ("schema/conditions.py", "filter_where"): "shape of the mask, one entry per row",
     ("schema/conditions.py", "_numbered"): "shape of the numbers, one per row",
     ("schema/conditions.py", "_values"): "shape of the values, one per row",
