@@ -129,3 +129,8 @@ def test_a_second_run_in_the_same_folder_says_what_both_cost(
     assert "This folder already holds a release of this table (epsilon " in again
     assert "Together with this run they guarantee epsilon 2 at delta 2e-05." in again
     assert us.Release.load("four.release").statement.facts.name == "Census"
+    refused = ["synth", "people.csv", "--schema", "plain.toml", "--epsilon", "1", "--method", "dpgan", "-o", "five.csv"]
+    assert run([*refused, "--public", "absent.csv"]) == 2
+    said = capsys.readouterr().err
+    assert "already holds" not in said  # a refused run spends nothing
+    assert said.count("\n") == 1
