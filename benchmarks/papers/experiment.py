@@ -33,6 +33,8 @@ from understudy.evaluation.table import Layout
 ROOT = Path(__file__).parents[2]
 RESULTS, IMAGES = ROOT / "benchmarks/results", ROOT / "docs/images"
 DELTA = 1e-5
+PATIENCE = 600.0
+"""Seconds that a population waits for a member: one that plans for long must not train by itself."""
 MOST_MEMBERS = 160
 """Cells that are trained as one program; larger groups are split."""
 
@@ -122,7 +124,7 @@ def fit_group(experiment: Experiment, cells: Sequence[Cell], folder: Path) -> li
                 cell.expression, cell.guarantee, experiment.binning, cell.seed, public, None, False, None
             )
             fits.append(partial(fit_table, read_private_table(table.train, table.schema, target=None), options))
-        releases = Population[us.Release]().run(fits)
+        releases = Population[us.Release](patience=PATIENCE).run(fits)
         seconds = time.monotonic() - began
         return [
             _sampled(experiment, cell, tables[cell.seed], release, folder)
