@@ -585,10 +585,8 @@ def tune(
     """The profile with the learning rates whose last generator scores best on this seed, and all scores."""
     private = kind != "not private"
     name = "private_critic_rate" if private else "critic_learning_rate"
-    tried = [
-        dataclasses.replace(profile, **{name: critic, "generator_learning_rate": rate})
-        for critic, rate in profile.tried
-    ]
+    changes: list[dict[str, Any]] = [{name: critic, "generator_learning_rate": rate} for critic, rate in profile.tried]
+    tried = [dataclasses.replace(profile, **each) for each in changes]
     made, scores = sampler(profile, len(codes)), {}
     for rates, (last, _) in zip(
         profile.tried, trainings([(each, seed) for each in tried], codes, private=private), strict=True

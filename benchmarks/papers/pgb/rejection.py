@@ -104,7 +104,7 @@ def _law(generator: np.random.Generator) -> np.ndarray:
     return law / law.sum()
 
 
-SETTINGS = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "best critics, rate of the paper": {"strength": 1.0, "rate": "paper", "rounds": 1000},
     "best critics, rate of the code": {"strength": 1.0, "rate": "sqrt", "rounds": 400},
     "weak critics, rate of the paper": {"strength": 0.3, "rate": "paper", "rounds": 1000},
