@@ -20,6 +20,7 @@ from understudy.encoding import (
     NumericCodec,
     as_numbers,
     assumed_domain,
+    columns,
 )
 from understudy.encoding.fit import near_equal_masses
 from understudy.privacy.discovery import Binning, Grid, Histogram, plan_discovery
@@ -316,6 +317,18 @@ def test_decoding_stays_below_the_upper_bound_in_a_cell_cut_short() -> None:
     drawn = column.decode(np.repeat([0, 1], 100), generator=np.random.default_rng(0)).to_pylist()
     assert max(drawn[:100]) < 2**20 + 4
     assert set(drawn[100:]) == {2**20 + 4}
+
+
+@pytest.mark.parametrize("listed", [0, 2**16])
+@pytest.mark.parametrize("nullable", [False, True])
+def test_numbers_have_the_bin_that_holds_them(listed: int, nullable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a search or in a list of all cells."""
+    monkeypatch.setattr(columns, "LISTED_CELLS", listed)
+    grid = Grid.over(0, 9, integral=True)
+    histogram = Histogram(grid, np.array([0, 2, 3, 7]), np.array([2, 3, 7, 10]), np.full(4, 0.25))
+    column = NumericCodec("x", "integer", histogram, np.array([0, 1, 3, 4]), nullable=nullable)
+    codes = column.encode(pa.chunked_array([[-5, *range(10), 99, None]]))
+    assert codes.tolist() == [0, 0, 0, *[1] * 5, *[2] * 3, 2, 3 if nullable else 0]
 
 
 def test_decoding_follows_the_fine_histogram_inside_a_bin() -> None:

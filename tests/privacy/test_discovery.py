@@ -13,6 +13,7 @@ from scipy import stats
 
 from tests.builders import loose_guarantee
 from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy import discovery
 from understudy.privacy.discovery import (
     DELTA_FRACTION,
     FINEST,
@@ -334,6 +335,31 @@ def test_trees_are_wide_enough_for_their_cells(cells: int) -> None:
     levels, branching = Grid.over(0, cells - 1, integral=True).levels(most=LEVELS)
     assert branching**levels >= cells
     assert levels == (1 if cells <= FLAT else LEVELS)
+
+
+@pytest.mark.parametrize("most", [1, 1000, 1101])
+def test_columns_counted_in_several_passes_have_the_histograms_of_one(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = np.random.default_rng(0)
+    columns = PrivateColumns({name: draw.normal(size=500) for name in "abcd"})
+    grids = {
+        name: Grid.over(-3.0, 3.0, integral=False, finest=size) for name, size in zip("abcd", (1000, 100, 7, 1000))
+    }
+    levels = {name: grid.levels(most=LEVELS)[0] for name, grid in grids.items()}
+
+    def found() -> list[object]:
+        book = Ledger(loose_guarantee(500.0, 0.5), noise=SeededNoise(0))
+        made = discover_histograms(columns, grids, levels, query(3.0, sum(levels.values())), book, num_rows=500)
+        return [(name, each.starts.tolist(), each.masses.tolist()) for name, each in made.items()]
+
+    whole = found()
+    assert list(discovery._passes(grids)) == [["a", "b", "c", "d"]]
+    monkeypatch.setattr(discovery, "PASS_CELLS", most)
+    passes = list(discovery._passes(grids))
+    assert len(passes) == {1: 4, 1000: 3, 1101: 2}[most]
+    assert all(len(names) == 1 or sum(grids[name].num_cells for name in names) <= most for names in passes)
+    assert found() == whole
 
 
 # ---------------------------------------------------------------------------------------------------------------- trees

@@ -36,6 +36,7 @@ from understudy.privacy.table import PrivateTable
 from understudy.privacy.units import count_unit_sizes
 from understudy.schema import as_schema
 from understudy.sources import read_private_table
+from understudy.tables.spark import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -155,9 +156,9 @@ def test_large_workloads_take_several_jobs(spark: "SparkSession", monkeypatch: p
     jobs: list[object] = []
     sound = spark_rows._run
 
-    def recorded(frame: "DataFrame", task: Callable) -> list:
+    def recorded(frame: "DataFrame", task: Callable, check_source: Callable[[], None]) -> list:
         jobs.append(task)
-        return sound(frame, task)
+        return sound(frame, task, check_source)
 
     monkeypatch.setattr(spark_rows, "_run", recorded)
     monkeypatch.setattr(spark_rows, "RESULT_BYTES", 100)
@@ -493,7 +494,7 @@ def test_a_folder_that_changes_between_jobs(spark: "SparkSession", tmp_path: Pat
 
 
 def test_a_session_at_another_address_is_named(spark: "SparkSession") -> None:
-    with pytest.warns(us.UnderstudyWarning, match=r"at local\[2\] is already running.*spark://elsewhere:7077"):
+    with pytest.warns(us.UnderstudyWarning, match=r"at local\S+ is already running.*spark://elsewhere:7077"):
         open_session("spark://elsewhere:7077")
 
 

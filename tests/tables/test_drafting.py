@@ -157,7 +157,7 @@ def test_fields_of_many_styles(tmp_path: Path) -> None:
     check_draft(written(tmp_path, STYLED))
 
 
-JSON_VALUES = (
+JSON_VALUES: tuple[object, ...] = (
     *(None, True, 1, 2**70, 1.5, "a", "2020-01-01", "2020-01-01T10:00:00Z"),
     *([], [1], [1.5], ["2020-01-01T10:00:00Z"], {}, {"k": 1}, {"k": None, "l": "x"}, {"k": "x"}),
 )

@@ -64,7 +64,7 @@ class Codec:
 
     def encode_modelled(self, table: pa.Table) -> Int[np.ndarray, "rows columns"]:
         """The same for a table of the modelled columns."""
-        codes = np.empty((table.num_rows, len(self.columns)), dtype=np.int32)
+        codes = np.empty((table.num_rows, len(self.columns)), dtype=np.int32, order="F")  # as they are kept
         for index, column in enumerate(self.columns):
             codes[:, index] = column.encode(table.column(column.name))
         return codes

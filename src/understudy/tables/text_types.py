@@ -84,7 +84,7 @@ class TextInference:
     def __init__(self, *, only_dates: bool = False, decimal: str | None = None) -> None:
         """`only_dates`: nothing but dates and datetimes. `decimal` is the decimal mark; None: a point, and no thousands
         separators."""
-        numbers = [] if only_dates else [_Integers(decimal), _Reals(decimal), _Booleans()]
+        numbers: list[_Rule] = [] if only_dates else [_Integers(decimal), _Reals(decimal), _Booleans()]
         dates = [_Moments(pattern, formats, is_date=True) for pattern, formats in _DATES]
         moments = [_Moments(pattern, formats, is_date=False) for pattern, formats in _MOMENTS]
         self._rules: list[_Rule] = [*numbers, *dates, *moments]
