@@ -41,6 +41,7 @@ ORDER = (
     "splitting",
     "conditional",
     "release",
+    "book",
     "api",
     "boosting",
     "accuracy",

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from understudy.api import fit as fit
     from understudy.api import plan as plan
     from understudy.audit.audit import audit_method as audit_method
+    from understudy.book import BudgetBook as BudgetBook
+    from understudy.book import Policy as Policy
     from understudy.boosting import BoostedSamples as BoostedSamples
     from understudy.boosting import boost as boost
     from understudy.boosting import plan_boost as plan_boost
     from understudy.disclosure.disclose import Disclosure as Disclosure
     from understudy.disclosure.disclose import disclose as disclose
     from understudy.encoding import Codec as Codec
+    from understudy.errors import BookError as BookError
     from understudy.errors import BudgetExceeded as BudgetExceeded
     from understudy.errors import CheckpointError as CheckpointError
     from understudy.errors import ConditionError as ConditionError
@@ -60,11 +63,13 @@ if TYPE_CHECKING:
 _NAMES_IN = {
     "accuracy": ("guarantee_for",),
     "api": ("fit", "plan"),
+    "book": ("BudgetBook", "Policy"),
     "boosting": ("BoostedSamples", "boost", "plan_boost"),
     "audit.audit": ("audit_method",),
     "disclosure.disclose": ("Disclosure", "disclose"),
     "encoding": ("Codec",),
     "errors": (
+        "BookError",
         "BudgetExceeded",
         "CheckpointError",
         "ConditionError",

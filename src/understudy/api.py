@@ -16,6 +16,9 @@ from contextlib import AbstractContextManager
 from jaxtyping import PRNGKeyArray
 
 from understudy import certificate
+from understudy.book.book import BudgetBook
+from understudy.book.policy import Policy
+from understudy.book.reservation import Reservation, open_reservation
 from understudy.encoding import assumed_domain, rule_notes, unit_notes
 from understudy.errors import ConfigError, UnderstudyWarning
 from understudy.models import Model
@@ -145,6 +148,8 @@ def fit(
     resume: bool = False,
     engine: str = "local",
     scratch: "str | os.PathLike[str] | None" = None,
+    book: "BudgetBook | str | os.PathLike[str] | None" = None,
+    policy: "Policy | str | os.PathLike[str] | None" = None,
 ) -> Release:
     """A release of this table under this guarantee.
 
@@ -173,7 +178,11 @@ def fit(
     anyone who reads it before can subtract the noise.
 
     `scratch` names a folder on a local disk in which the codes of the rows are kept during the run instead of in
-    memory; they are deleted at the end. Without `checkpoint` and `scratch` nothing is written.
+    memory; they are deleted at the end. Without `checkpoint`, `scratch` and `book` nothing is written.
+
+    `book` is the `BudgetBook` of the data set, or its path: the cost of the run is reserved there before the table is
+    opened, and a run that does not fit is refused. It needs a declared schema. `policy`, a `Policy` or the path of its
+    file, refuses runs that the institution does not allow.
 
     Formal guarantee: (epsilon, delta)-differential privacy of the returned release under add-or-remove of one privacy
     unit, as its `statement` says, provided that no seed was given. Every query is charged on one ledger before it
@@ -193,11 +202,12 @@ def fit(
         options = FitOptions(method, wanted, binning or Binning(), seed, public, checkpoint, resume, report, _tell)
         declared = None if schema is None else as_schema(schema)
         require_rows(synthesizer_of(method), is_remote=is_on_cluster(table, engine))
-        data = read_private_table(
-            table, declared, target=target, keep_types=keep_types, reading=reading, engine=engine, scratch=folder
-        )
-        with contextlib.closing(data.table):
-            release = fit_table(data, options)
+        with options.reserve(book, policy, declared, target) as reservation:
+            data = read_private_table(
+                table, declared, target=target, keep_types=keep_types, reading=reading, engine=engine, scratch=folder
+            )
+            with contextlib.closing(data.table):
+                release = fit_table(data, options, reservation)
     _warn(_run_warnings(release))
     return release
 
@@ -273,14 +283,38 @@ class FitOptions:
             raise ConfigError("resume=True needs the folder of the run to resume: give checkpoint too.")
         check_seed(self.seed)
 
+    def reserve(
+        self,
+        book: "BudgetBook | str | os.PathLike[str] | None",
+        policy: "Policy | str | os.PathLike[str] | None",
+        schema: Schema | None,
+        target: str | None,
+    ) -> AbstractContextManager[Reservation | None]:
+        """Reserves the cost of the run in its budget book, if it has one: before the table is opened."""
+        assert self.guarantee is not None
+        return open_reservation(
+            book,
+            policy,
+            schema,
+            synthesizer_of(self.method),
+            self.guarantee,
+            self.binning,
+            target=target,
+            seed=self.seed,
+            checkpoint=self.checkpoint,
+            resume=self.resume,
+        )
 
-def fit_table(data: TableToFit, options: FitOptions) -> Release:
+
+def fit_table(data: TableToFit, options: FitOptions, reservation: Reservation | None = None) -> Release:
     """The run from a table that was read to its release."""
     assert options.guarantee is not None
     guarantee, binning = options.guarantee.with_delta_for(data.schema.rows), options.binning
     synthesizer = synthesizer_of(options.method)
     require_rows(synthesizer, is_remote=data.table.is_remote)
     run = plan_run(data.schema, synthesizer, guarantee, binning)
+    if reservation is not None:
+        reservation.cover(run.queries, guarantee)  # rows that were held out change the declared number of rows
     notes = tuple(note for note in run.training.notes if note.level is Level.WARNING)
     public = read_public_table(options.public, data.source, synthesizer, data.schema)
     if options.tell is not None and guarantee.is_private:
@@ -292,10 +326,12 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
 
     with (
         contextlib.closing(data.table),
-        _open_checkpoint(data, options, run, express(synthesizer), public) as checkpoint,
+        _open_checkpoint(data, options, run, express(synthesizer), public, reservation) as checkpoint,
     ):
         if checkpoint is not None and checkpoint.is_finished:  # not computed again: the arithmetic could differ
-            return dataclasses.replace(Release.load(checkpoint.folder), checkpoint=checkpoint)
+            return _settle(dataclasses.replace(Release.load(checkpoint.folder), checkpoint=checkpoint), reservation)
+        if checkpoint is not None and reservation is not None:
+            reservation.note_in(checkpoint)
         if options.on_start is not None:
             options.on_start()
         noise = noise_source(options.seed, None if checkpoint is None else checkpoint.secret)
@@ -312,7 +348,9 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
                 types_kept=data.keep_types,
                 public_table=None if public is None else public.table.num_rows,
                 kept_in=data.table.kept_in,
+                book=None if reservation is None else reservation.entry,
             ),
+            book=reservation,
         ) as encoded:
             encoded.rows.totals.declared_variance = data.rows_variance
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
@@ -325,7 +363,15 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
                 release = dataclasses.replace(release, notes=(*notes, _acceptance_note(release.acceptance())))
             if checkpoint is not None:
                 checkpoint.keep(release.to_files())
-            return release
+        return _settle(release, reservation)
+
+
+def _settle(release: Release, reservation: Reservation | None) -> Release:
+    """The release, once the budget book has its cost; a book that cannot be written must not lose it."""
+    failure = None if reservation is None else reservation.settle(release.statement)
+    if failure is None:
+        return release
+    return dataclasses.replace(release, notes=(*release.notes, Note(failure, Level.WARNING)))
 
 
 def _rule_notes(schema: Schema) -> tuple[Note, ...]:
@@ -353,12 +399,18 @@ def _fit_model(
     """Plans the method again, on the estimated domain and with what is left of the budget, and fits it."""
     rows, codec, ledger = encoded.rows, encoded.codec, encoded.ledger
     plan = plan_method(synthesizer, rows.domain, ledger.remaining)
+    ledger.reserve(plan.queries)  # before any of them is charged: the whole plan, or none of it
     public_rows = None if public is None else public.encode(codec.encode, codec.positions)
     return synthesizer.fit(Run(rows, plan, ledger, key=key, public=public_rows, progress=progress))
 
 
 def _open_checkpoint(
-    data: TableToFit, options: FitOptions, run: PlannedRun, method: str, public: PublicTable | None
+    data: TableToFit,
+    options: FitOptions,
+    run: PlannedRun,
+    method: str,
+    public: PublicTable | None,
+    reservation: Reservation | None,
 ) -> AbstractContextManager[Checkpoint | None]:
     """The checkpoint of the run, if one is asked for. A resumed run must share all facts that its result depends on."""
     if options.checkpoint is None:
@@ -376,5 +428,6 @@ def _open_checkpoint(
         "form of the table": json.dumps(data.origin.to_dict(), sort_keys=True),
         "keep_types": repr(data.keep_types),
         **environment_facts(),
+        **({} if reservation is None else {"budget book": repr(reservation.book.dataset)}),
     }
     return Checkpoint.open(options.checkpoint, tables, facts, resume=options.resume)

@@ -33,7 +33,7 @@ from understudy.privacy.discovery import rows_to_be_listed
 from understudy.privacy.events import UnitHistogram
 from understudy.privacy.ledger import Plan, PublicFacts, Statement, Strength
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.statement import KeptIn
+from understudy.privacy.statement import BookEntry, KeptIn
 from understudy.privacy.statement import round_up as round_up
 from understudy.schema import Column, Schema
 from understudy.schema.locations import Location
@@ -55,6 +55,7 @@ def public_facts(
     types_kept: bool = False,
     public_table: int | None = None,
     kept_in: KeptIn = "memory",
+    book: BookEntry | None = None,
 ) -> PublicFacts:
     """What a run with this schema takes as public. `public_table`: the rows of a public table to start from."""
     return PublicFacts(
@@ -69,6 +70,7 @@ def public_facts(
         kept_in=kept_in,
         declared=_declared_facts(schema),
         date=datetime.date.today().isoformat(),
+        book=book,
     )
 
 
@@ -234,8 +236,13 @@ def head_facts(statement: Statement) -> dict[str, str]:
         "Date of the run": facts.date,
         "Responsible": facts.responsible,
         "Contact": facts.contact,
+        "Budget book": None if facts.book is None else _book_entry(facts.book),
     }
     return {what: value for what, value in found.items() if value is not None}
+
+
+def _book_entry(entry: BookEntry) -> str:
+    return f"{entry.dataset}, entry {entry.number}, hash {entry.digest}"
 
 
 def sections(statement: Statement) -> list[str]:

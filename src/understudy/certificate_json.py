@@ -14,6 +14,7 @@ from understudy.marginals.measured import measured_from_json, measured_to_json
 from understudy.privacy.accounting import Spent, grid_for, spent
 from understudy.privacy.events import EVENTS, event_from_json
 from understudy.privacy.ledger import Guarantee, Plan, PublicFacts, Query, Statement
+from understudy.privacy.statement import BookEntry
 from understudy.run.atomic import json_bytes
 
 FORMAT = "understudy-certificate"
@@ -115,6 +116,7 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
             "declared": list(facts.declared),
             **({"selections_only": True} if facts.selections_only else {}),
         },
+        **({} if facts.book is None else {"book": _book_to_json(facts.book)}),
         "estimated": list(facts.estimated),
         **({"accuracy": list(statement.accuracy)} if statement.accuracy else {}),
         "queries": [_query_to_json(query, statement) for query in statement.queries],
@@ -122,6 +124,14 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
         "audit": _audit_to_json(statement.method),
         "not_covered": list(not_covered(facts)),
     }
+
+
+def _book_to_json(entry: BookEntry) -> dict[str, object]:
+    return {"dataset": entry.dataset, "entry": entry.number, "hash": entry.digest}
+
+
+def _book_from_json(content: Mapping | None) -> BookEntry | None:
+    return None if content is None else BookEntry(content["dataset"], content["entry"], content["hash"])
 
 
 def is_zero_out(facts: PublicFacts) -> bool:
@@ -182,6 +192,7 @@ def from_json(content: Mapping) -> Statement:
             responsible=public.get("responsible"),
             contact=public.get("contact"),
             date=content.get("date"),
+            book=_book_from_json(content.get("book")),
         ),
         warnings=tuple(content["warnings"]),
         accuracy=tuple(content.get("accuracy", ())),

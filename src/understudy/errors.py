@@ -119,6 +119,18 @@ class BudgetExceeded(UnderstudyError):
         """What is left of the budget: an epsilon, or a rho where the budget is one of zCDP."""
 
 
+class BookError(UnderstudyError):
+    """A budget book cannot be read, was edited, is in use, or belongs to another data set or privacy unit.
+
+    >>> import understudy as us
+    >>> try:
+    ...     us.BudgetBook.open("absent.book")
+    ... except us.BookError as error:
+    ...     print(str(error)[:26])
+    absent.book does not exist
+    """
+
+
 class ReleaseError(UnderstudyError):
     """A release folder is incomplete, altered, or of another version.
 

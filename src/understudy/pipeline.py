@@ -15,7 +15,7 @@ from understudy.errors import ConfigError
 from understudy.failed_run import record_failure
 from understudy.notes import Note
 from understudy.privacy.discovery import Binning, plan_discovery
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFacts, Query, Statement
+from understudy.privacy.ledger import Book, Budget, Guarantee, Ledger, Plan, PublicFacts, Query, Statement
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.rows_per_unit import plan_rows_per_unit
@@ -119,14 +119,15 @@ def encode_table(
     checkpoint: Checkpoint | None = None,
     method: str,
     facts: PublicFacts | None = None,
+    book: Book | None = None,
 ) -> Iterator[EncodedTable]:
     """Opens the ledger of a run, estimates what the schema leaves open, and encodes the table.
 
     Queries of the method belong inside the `with` block: any error after the first charge becomes a `SpentError` with
-    the statement of the whole plan. `facts` are by default those of the schema alone.
+    the statement of the whole plan. `facts` are by default those of the schema alone. `book` must cover every query.
     """
     schema, facts = run.schema, facts or certificate.public_facts(run.schema)
-    ledger = Ledger(run.guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, store=checkpoint)
+    ledger = Ledger(run.guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, store=checkpoint, book=book)
     with record_failure(ledger, lambda: ledger.statement(facts, method=method, planned=run.queries), checkpoint):
         codec, rows = fit_codec(table, schema, run.discovery, ledger, run.binning, too_large)
         yield EncodedTable(codec, rows, ledger, facts, method)

@@ -155,6 +155,7 @@ PUBLIC = {
     "langevin": {"Law", "SCHEDULES", "Stage", "StepParameters"}
     | {"langevin_step", "stages", "step_parameters", "zero_momentum"},
     "ledger": {
+        "Book",
         "Budget",
         "Guarantee",
         "MOST_EPSILON",
@@ -170,12 +171,13 @@ PUBLIC = {
     "noise": {"fresh_key"},
     "objective": {"MOST_INPUTS"},
     "pate": {"AGAINST", "Teaching", "init_teachers", "vote_stddev"},
+    "release_costs": {"Cost", "ReleaseFilter"},
     "rows": {"Box", "Clique", "PublicRows", "PublicUnits", "RowEncoder", "partition_sizes"},
     "rows_per_unit": {"num_bins", "plan_rows_per_unit", "to_probabilities"},
     "sampling": {"num_slots", "round_sampling_rate"},
     "scoring": {"RowScore", "trace_scores", "unit_scores"},
     "selection": {"Candidates", "RowFunctions"},
-    "statement": {"KeptIn", "round_up"},
+    "statement": {"BookEntry", "KeptIn", "round_up"},
     "table": {"PublicTable"},
     "tradeoff": {"statement_tradeoff"},
 }

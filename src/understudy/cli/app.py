@@ -10,6 +10,7 @@ from understudy._version import __version__
 from understudy.cli import evaluation as evaluating
 from understudy.cli.audit import audit
 from understudy.cli.benchmark import benchmark_app
+from understudy.cli.book import book_app
 from understudy.cli.disclose import add_disclosure, disclose
 from understudy.cli.graph import (
     evaluate_graph,
@@ -27,6 +28,7 @@ from understudy.cli.graph import (
 from understudy.cli.options import (
     Accuracy,
     Bins,
+    BookFile,
     CertificateOf,
     Delta,
     Epsilon,
@@ -66,6 +68,7 @@ from understudy.cli.output import (
     show_comparison,
     show_markdown,
     show_plan,
+    show_plan_hash,
     show_scores,
     show_spent,
     warn_if_not_private,
@@ -91,6 +94,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(schema_app, name="schema")
+app.add_typer(book_app, name="book")
 app.add_typer(benchmark_app, name="benchmark")
 
 
@@ -387,18 +391,22 @@ def plan(
     max_bins: MaxBins = 32,
     max_categories: MaxCategories = 1000,
     protect: Protect = None,
+    book: BookFile = None,
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
     """List every private query of a run and its privacy cost. Reads no data.
 
-    Also shows the expected noise of the marginals, for methods whose noise is known in advance.
+    Also shows the expected noise of the marginals, for methods whose noise is known in advance. With --book, shows what
+    the run would use of the budget book, and the hash of its plan.
     """
     if is_graph_schema(schema):
+        refuse_table_options({"--book": book})
         return show_graph_plan(schema, epsilon, delta, protect, json_file, force=force)
     if protect is not None:
         raise ConfigError("--protect is for graphs. Remove it, or name the schema of a graph.")
     from understudy.api import assume_rows, make_plan
+    from understudy.book.reservation import propose_run
     from understudy.certificate import public_facts
     from understudy.schema import Schema
 
@@ -422,6 +430,8 @@ def plan(
     assumed = assume_rows(declared, rows)
     facts = public_facts(assumed)
     show_plan(made, guarantee.with_delta_for(assumed.rows), facts, rows or declared.rows, json_file, force=force)
+    if book is not None and json_file != "-":
+        show_plan_hash(*propose_run(book, declared, synthesizer, guarantee, binning))
 
 
 @app.command()

@@ -44,6 +44,8 @@ NOT_FOR_GRAPHS = {
     "resume": "--resume",
     "engine": "--engine",
     "scratch": "--scratch",
+    "book": "--book",
+    "policy": "--policy",
 }
 """Options of `synth` and `fit` that apply to tables only."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.holdout import HeldOut, HoldoutFile, Split
-from understudy.cli.output import show_spent
+from understudy.cli.output import show_book, show_spent
 from understudy.cli.reading import note_on_decimals
 from understudy.cli.terminal import Interrupted, echo, show_progress
 from understudy.errors import CheckpointError, ConfigError, TableError, UnderstudyError
@@ -118,6 +118,18 @@ Engine = Annotated[
         "spark://HOST:PORT. With Spark, SOURCE is a folder of Parquet files, and rows stay on the cluster.",
     ),
 ]
+BookFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--book",
+        help="The budget book of the data set ('understudy book create'): the cost of the run is reserved there before "
+        "SOURCE is opened. Needs --schema.",
+    ),
+]
+PolicyFile = Annotated[
+    Path | None,
+    typer.Option("--policy", help="With --book: a policy file (TOML) that says which runs are allowed."),
+]
 ScratchFolder = Annotated[
     str | None,
     typer.Option(
@@ -215,6 +227,8 @@ class FitCommand:
     keep_types: KeepTypes = False
     engine: Engine = "local"
     scratch: ScratchFolder = None
+    book: BookFile = None
+    policy: PolicyFile = None
     resume: Resume = False
     force: Force = False
     quiet: Quiet = False
@@ -245,6 +259,8 @@ class FitCommand:
         release = self._fit(folder, checkpoint, held)
         release.save(folder, force=self.force or finished)
         show_spent(release, self.quiet)
+        if self.book is not None:
+            show_book(self.book, release, self.quiet)
         if held is not None:
             held.finish(self.quiet)
         return release
@@ -272,6 +288,7 @@ class FitCommand:
                 options = FitOptions(
                     synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress, tell
                 )
+                reservation = cleanup.enter_context(options.reserve(self.book, self.policy, schema, self.target))
                 data = read_private_table(
                     self.source,
                     schema,
@@ -287,10 +304,11 @@ class FitCommand:
                 if self.where is not None:  # checked before any budget is spent
                     where_columns(self.where, [column.name for column in data.schema.modelled])
                 data = data if held is None else held.take(data)
-                if not self.resume and self.seed is None and guarantee.is_private:  # a resumed run spends once
+                # A resumed run spends once, and a budget book knows the total better.
+                if not self.resume and self.seed is None and guarantee.is_private and self.book is None:
                     total = functools.partial(say_total, folder, data, guarantee.with_delta_for(data.schema.rows))
                     options = dataclasses.replace(options, on_start=total)
-                return fit_table(data, options)
+                return fit_table(data, options, reservation)
         except KeyboardInterrupt:
             if not is_unfinished(checkpoint):
                 if held is not None:

@@ -10,10 +10,14 @@ import typer
 from understudy.cli.terminal import echo, show_progress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
     from rich.console import Console
     from rich.table import Table
 
+    from understudy.book import BudgetBook
+    from understudy.book.reservation import ProposedRun
     from understudy.evaluation.scorecard import Scorecard
     from understudy.graphs import GraphRelease
     from understudy.privacy.ledger import Guarantee, Plan, PublicFacts, Statement
@@ -46,6 +50,26 @@ def show_spent(release: "Release | GraphRelease", quiet: bool) -> None:
             f"method {statement.method}.",
             err=True,
         )
+
+
+def show_book(path: "Path", release: "Release", quiet: bool) -> None:
+    """Prints what a budget book has left after this run."""
+    from understudy.book import BudgetBook
+
+    entry = release.statement.facts.book
+    if not quiet and entry is not None:
+        book = BudgetBook.open(path)
+        left = f"{book.fraction_left:.2%} of its limit left"
+        typer.echo(f"Budget book {path}: entry {entry.number}, {left}.", err=True)
+
+
+def show_plan_hash(book: "BudgetBook", run: "ProposedRun") -> None:
+    """Prints what a run would use of a budget book, and the hash by which a second person approves its plan."""
+    from understudy.book.book import percent
+
+    needed = percent(book.terms.cost(run.queries, run.guarantee), book.limit)
+    typer.echo(f"Budget book {book.path}: this run needs {needed} of the limit; {book.fraction_left:.2%} is left.")
+    typer.echo(f"Plan hash: {run.plan_hash(book)}")
 
 
 def note_on_units(release: "Release", quiet: bool) -> None:

@@ -286,6 +286,16 @@ class StateStore(Protocol):
         """Storage for the state of one training; a run takes its slots in the order in which trainings start."""
 
 
+class Book(Protocol):
+    """A limit for all releases of a data set, of which a run has reserved its cost."""
+
+    is_charged: bool
+    """Whether a query was charged: from then on the reserved cost must not be given back."""
+
+    def cover(self, queries: Sequence[Query], guarantee: Guarantee) -> None:
+        """Reserves what these queries of one run cost, unless that is reserved already; refuses what does not fit."""
+
+
 class Ledger:
     """Append-only record of what one run has spent. Owns the source of noise.
 
@@ -298,7 +308,13 @@ class Ledger:
     """
 
     def __init__(
-        self, guarantee: Guarantee, *, noise: NoiseSource, max_rows_per_unit: int = 1, store: StateStore | None = None
+        self,
+        guarantee: Guarantee,
+        *,
+        noise: NoiseSource,
+        max_rows_per_unit: int = 1,
+        store: StateStore | None = None,
+        book: Book | None = None,
     ):
         if guarantee.delta is None:
             guarantee = guarantee.with_delta_for(None)
@@ -306,6 +322,7 @@ class Ledger:
         self.noise = noise
         self.max_rows_per_unit = max_rows_per_unit
         self._store = store
+        self._book = book
         self._queries: list[Query] = []
         self._own = self._queries  # those made through this view; for the ledger itself, all
         self._cap: Budget | None = None
@@ -360,14 +377,31 @@ class Ledger:
             views.append(outer)
         for view in views:
             _check_fits(view.remaining, query)
+        self.reserve([query])
+        if self._book is not None:
+            self._book.is_charged = True
         if self._store is not None and self.guarantee.is_private:
             self._store.is_charged = True
         for view in views:
             view._own.append(query)
 
+    def reserve(self, queries: Sequence[Query]) -> None:
+        """Makes the budget book of the run, if it has one, cover these queries beside those charged, or refuses them.
+
+        Formal guarantee: no query is charged that the book does not cover, since `charge` reserves each one first.
+        """
+        if self._book is not None:
+            self._book.cover((*self._queries, *queries), self.guarantee)
+
     def view(self, cap: Budget) -> "Ledger":
         """The same ledger for a method inside a method: its charges must fit `cap` as well as all that surrounds it."""
-        inner = Ledger(self.guarantee, noise=self.noise, max_rows_per_unit=self.max_rows_per_unit, store=self._store)
+        inner = Ledger(
+            self.guarantee,
+            noise=self.noise,
+            max_rows_per_unit=self.max_rows_per_unit,
+            store=self._store,
+            book=self._book,
+        )
         inner._queries, inner._cap, inner._outer = self._queries, cap, self
         inner._own, inner._split, inner._measured = [], self._split, self._measured
         inner._accuracy = self._accuracy

@@ -34,6 +34,18 @@ KeptIn = Literal["memory", "scratch", "spark"]
 """Where the codes of the private rows are during a run."""
 
 
+@dataclasses.dataclass(frozen=True)
+class BookEntry:
+    """Where the budget book of a data set has reserved the cost of a run."""
+
+    dataset: str
+    """The name of the data set that the book declares."""
+    number: int
+    """The entry with the reservation."""
+    digest: str
+    """The hash of that entry, which depends on all entries before it."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PublicFacts:
     """What a run took as public, and what it estimated privately where the schema left a fact open."""
@@ -66,6 +78,8 @@ class PublicFacts:
     """Whom to ask about it, as declared."""
     date: str | None = None
     """The day of the run, as in 2026-03-31."""
+    book: BookEntry | None = None
+    """The entry of the data set's budget book; None: the run used none."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)

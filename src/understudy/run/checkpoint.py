@@ -41,9 +41,10 @@ FORMAT = "understudy-checkpoint"
 FORMAT_VERSION = 2
 SECRET_BYTES = 32
 RUN, RELEASED, SPENT, RESULT = "run.json", "released.txt", "spent.txt", "release.json"
+BOOK = "book.json"
 RESULTS = (r"model\.safetensors", r"certificate\.json", r"CERTIFICATE\.md", r"certificate\.html", r"release\.json")
 OWN = re.compile(
-    rf"(run\.json|released\.txt|spent\.txt|{'|'.join(RESULTS)}|training-\d+(-kept-\d+)?\.safetensors)(\.part)?"
+    rf"(run\.json|released\.txt|spent\.txt|book\.json|{'|'.join(RESULTS)}|training-\d+(-kept-\d+)?\.safetensors)(\.part)?"
 )
 """The files that a checkpoint consists of."""
 
@@ -203,6 +204,10 @@ class Checkpoint:
         """Records that the run failed after its first charge, and the folder of its statement."""
         _write(self.folder / SPENT, str(record).encode())
 
+    def note_reservation(self, entry: bytes) -> None:
+        """Records the entry of the budget book that covers this run, before its first query."""
+        _write(self.folder / BOOK, entry)
+
     def delete(self) -> None:
         """Deletes the checkpoint, its first file first, so that an interrupted deletion leaves nothing to resume."""
         if self._is_mine():
@@ -223,6 +228,14 @@ def release_of(folder: str | os.PathLike[str]) -> str | None:
     """The digest of the release that the run in this folder was about to move into place; None before that."""
     try:
         return (Path(folder) / RELEASED).read_text()
+    except OSError:
+        return None
+
+
+def reservation_of(folder: str | os.PathLike[str]) -> bytes | None:
+    """The entry of the budget book that covers the run in this folder; None: there is none."""
+    try:
+        return (Path(folder) / BOOK).read_bytes()
     except OSError:
         return None
 

@@ -1,0 +1,100 @@
+"""Compares a budget book with the certificates of the runs that it covered.
+
+Alone, a book can only show that its entries follow from each other. A certificate carries the number and the hash of
+its reservation, and that hash depends on all entries before it: so certificates show that a book was cut, rolled back
+to an older copy, rewritten, or exchanged.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from understudy.book.book import BudgetBook
+from understudy.book.entries import Outcome
+from understudy.book.reservation import certificate_digest
+from understudy.errors import BookError
+
+CERTIFICATE, DISCLOSURE = "certificate.json", "understudy-disclosure"
+
+
+def verify_certificates(book: BudgetBook, folder: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
+    """What contradicts the book among the certificates in this folder and below, and what else a steward should know.
+
+    Formal guarantee: if a certificate in the folder was made with a later or another state of the book than the one
+    given, or was changed after its run was settled, there is a contradiction.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        raise BookError(f"{place} is not a folder. Name the folder that holds the releases.")
+    faults, notes, seen = [], [], set()
+    for path in sorted(place.rglob(CERTIFICATE)):
+        content = _read(path)
+        entry = content.get("book")
+        if content.get("format") != "understudy-certificate":
+            notes.append(f"{path} is not a certificate that can be read.")
+        elif not isinstance(entry, Mapping):
+            notes.append(f"{path} is of a run without a budget book: its cost is in no book.")
+        elif entry.get("dataset") != book.dataset:
+            notes.append(f"{path} is of the budget book of {entry.get('dataset')!r}.")
+        elif (fault := _contradiction(book, content, entry)) is not None:
+            faults.append(f"{path} {fault}")
+        else:
+            seen.add(entry["entry"])
+    notes.extend(_missing(book, place, seen))
+    return faults, notes
+
+
+def _contradiction(book: BudgetBook, content: Mapping, entry: Mapping) -> str | None:
+    """How a certificate contradicts the book; None: it does not."""
+    number = entry.get("entry")
+    if type(number) is int and number > book.num_entries:
+        return f"is of entry {number}, but the book ends at {book.num_entries}: it was cut, or is an older copy."
+    try:
+        found = book.reservation(number)  # type: ignore[arg-type]
+    except (LookupError, TypeError):
+        return f"is of entry {number}, which reserves nothing: the book was rewritten, or is another one."
+    if found.digest != entry.get("hash"):
+        return f"is of entry {number} with another hash: the book was rewritten, or is another one."
+    if found.outcome is Outcome.WITHDRAWN:
+        return f"is of entry {number}, which was withdrawn: the book was rewritten."
+    if found.certificate is not None and found.certificate != certificate_digest(content):
+        if found.outcome is Outcome.RELEASED and not content.get("released"):
+            return None  # the record of an attempt that failed before the same run was resumed
+        return f"was changed after entry {number} was settled, or is of a later state of the book."
+    return None
+
+
+def _missing(book: BudgetBook, place: Path, seen: set[int]) -> Iterator[str]:
+    """Runs without a certificate here, and releases without the disclosure report that their policy asked for."""
+    disclosed = {report.get("synthetic") for report in map(_read, place.rglob("*.json")) if _is_disclosure(report)}
+    tables = {
+        content["book"]["entry"]: _table_names(path, content)
+        for path in place.rglob(CERTIFICATE)
+        if isinstance((content := _read(path)).get("book"), Mapping)
+    }
+    for each in book.reservations:
+        if each.outcome is Outcome.OPEN:
+            yield f"Entry {each.number} is not settled: its run is under way, or was killed. Its reserved cost counts."
+        elif each.outcome is not Outcome.WITHDRAWN and each.number not in seen:
+            yield f"Entry {each.number} ({each.outcome.value}) has no certificate in {place}."
+        elif each.facts.get("disclosure") and not disclosed & tables.get(each.number, set()):
+            yield f"Entry {each.number} has no disclosure report in {place}, which its policy requires."
+
+
+def _is_disclosure(content: Mapping) -> bool:
+    return content.get("format") == DISCLOSURE
+
+
+def _table_names(path: Path, content: Mapping) -> set[str]:
+    """Names by which a disclosure report may know the table of this release."""
+    names = {path.parent.name.removesuffix(".release")}
+    return names | {Path(name).name.partition(".")[0] for name in content.get("checksums", {})}
+
+
+def _read(path: Path) -> Mapping:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

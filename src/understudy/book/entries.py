@@ -1,0 +1,194 @@
+"""Entries of a budget book, each of which depends on all before it, and what they amount to.
+
+The content of an entry is canonical JSON, and its hash is the SHA-256 of the hash before it and this content. Every
+entry repeats the total after it. `History` replays the entries and refuses the first that does not follow from those
+before it: whoever edits an entry must rewrite all that follow. The hashes have no secret in them, so a book that was
+rewritten from some entry on is consistent; certificates, which carry the hash of an entry, show that.
+"""
+
+import dataclasses
+import enum
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from understudy.errors import BookError, ConfigError
+from understudy.privacy.release_costs import Cost, ReleaseFilter
+
+NO_HASH = "0" * 64
+"""Stands before the first entry."""
+
+
+class Kind(enum.Enum):
+    """What an entry does."""
+
+    CREATE = "create"
+    APPROVE = "approve"
+    RESERVE = "reserve"
+    EXTEND = "extend"
+    SETTLE = "settle"
+    WITHDRAW = "withdraw"
+
+
+class Outcome(enum.Enum):
+    """Where a reservation stands."""
+
+    OPEN = "open"
+    RELEASED = "released"
+    FAILED = "failed"
+    WITHDRAWN = "withdrawn"
+
+
+class Row(NamedTuple):
+    """An entry as it is stored."""
+
+    number: int
+    content: str
+    previous: str
+    digest: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Reserved:
+    """A reservation, and what became of it."""
+
+    number: int
+    digest: str
+    cost: Cost
+    """What was reserved, with all extensions."""
+    counted: Cost
+    """What counts against the limit: the reserved cost, until the run is settled."""
+    outcome: Outcome
+    facts: Mapping[str, object]
+    """The content of the entry: plan, method, epsilon, delta, who and when."""
+    certificate: str | None = None
+    """The digest of the certificate that it was settled with."""
+
+
+def canonical(content: object) -> str:
+    """JSON that is always the same for the same content."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def digest_of(previous: str, content: str) -> str:
+    """The hash of an entry with this content after an entry with the hash `previous`."""
+    return hashlib.sha256((previous + content).encode()).hexdigest()
+
+
+def cost_to_json(cost: Cost) -> dict[str, int]:
+    return dataclasses.asdict(cost)
+
+
+def _cost_from_json(content: object) -> Cost:
+    _require(isinstance(content, dict) and set(content) == {"amount", "delta"})
+    assert isinstance(content, dict)
+    _require(all(type(value) is int and value >= 0 for value in content.values()))
+    return Cost(**content)
+
+
+def _require(is_consistent: bool) -> None:
+    if not is_consistent:
+        raise ValueError("inconsistent")
+
+
+class History:
+    """What the entries up to one of them amount to. `add` takes the next one, and refuses one that does not follow."""
+
+    def __init__(self) -> None:
+        self.number, self.head, self.total = 0, NO_HASH, Cost()
+        self.reservations: dict[int, Reserved] = {}
+        self.approvals: dict[str, list[str]] = {}
+        """Who approved each plan, once for every run that it may make."""
+        self._terms: ReleaseFilter | None = None
+        self.limit = Cost()
+        self.dataset, self.created = "", ""
+        self.unit: str | None = None
+
+    @property
+    def terms(self) -> ReleaseFilter:
+        assert self._terms is not None
+        return self._terms
+
+    @property
+    def left(self) -> Cost:
+        return self.limit - self.total
+
+    def next_row(self, kind: Kind, total: Cost, facts: Mapping[str, object]) -> Row:
+        """The next entry, with the total after it."""
+        number = self.number + 1
+        content = canonical({"number": number, "kind": kind.value, "total": cost_to_json(total), **facts})
+        return Row(number, content, self.head, digest_of(self.head, content))
+
+    def add(self, row: Row) -> None:
+        """Takes the next entry, or refuses it."""
+        self.check(row)()
+
+    def check(self, row: Row) -> Callable[[], None]:
+        """Checks the next entry, and returns the function that takes it.
+
+        Formal guarantee: an entry whose number, content or hash was changed is refused, unless all later entries were
+        written again as well; so is one that settles what is not reserved, adds up wrongly or passes the limit.
+        """
+        try:
+            return self._checked(row)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, ConfigError):
+            raise BookError(f"entry {self.number + 1} was edited, or is not an entry of a budget book") from None
+
+    def _checked(self, row: Row) -> Callable[[], None]:
+        _require(type(row.number) is int and row.number == self.number + 1)
+        _require(row.previous == self.head and row.digest == digest_of(row.previous, row.content))
+        content = json.loads(row.content)
+        _require(canonical(content) == row.content and content["number"] == row.number)
+        kind, total = Kind(content["kind"]), _cost_from_json(content["total"])
+        _require((kind is Kind.CREATE) == (row.number == 1))
+        if kind is Kind.CREATE:
+            terms, limit = _read_terms(content)
+            after, change = Cost(), lambda: self._create(terms, limit, content)
+        elif kind is Kind.APPROVE:
+            plan, by, limit = str(content["plan"]), str(content["by"]), self.limit
+            after, change = self.total, lambda: self.approvals.setdefault(plan, []).append(by)
+        else:
+            limit, reserved = self.limit, self._changed(kind, row, content)
+            before = self.reservations.get(reserved.number)
+            after = self.total + reserved.counted - (Cost() if before is None else before.counted)
+            change = lambda: self.reservations.__setitem__(reserved.number, reserved)  # noqa: E731
+        _require(after == total and total.fits(limit))
+
+        def take() -> None:
+            change()
+            self.number, self.head, self.total = row.number, row.digest, total
+
+        return take
+
+    def _create(self, terms: ReleaseFilter, limit: Cost, content: Mapping) -> None:
+        self._terms, self.limit = terms, limit
+        self.dataset, self.unit, self.created = content["dataset"], content["unit"], content["time"]
+
+    def _changed(self, kind: Kind, row: Row, content: Mapping) -> Reserved:
+        """The reservation after this entry."""
+        if kind is Kind.RESERVE:
+            cost = _cost_from_json(content["cost"])
+            _require(cost.amount > 0 and isinstance(content["plan"], str))
+            return Reserved(row.number, row.digest, cost, cost, Outcome.OPEN, content)
+        before = self.reservations[content["reservation"]]
+        _require(before.outcome in (Outcome.OPEN, Outcome.FAILED))
+        if kind is Kind.WITHDRAW:
+            _require(before.outcome is Outcome.OPEN)
+            return dataclasses.replace(before, outcome=Outcome.WITHDRAWN, counted=Cost())
+        cost = _cost_from_json(content["cost"])
+        if kind is Kind.EXTEND:
+            _require(before.cost.fits(cost))
+            return dataclasses.replace(before, cost=cost, counted=cost, outcome=Outcome.OPEN)
+        outcome, certificate = Outcome(content["outcome"]), content["certificate"]
+        _require(cost.amount > 0 and cost.fits(before.cost) and outcome in (Outcome.RELEASED, Outcome.FAILED))
+        return dataclasses.replace(before, counted=cost, outcome=outcome, certificate=certificate)
+
+
+def _read_terms(content: Mapping) -> tuple[ReleaseFilter, Cost]:
+    """The limit of a book, computed again: the last digit of a logarithm depends on the machine."""
+    terms = ReleaseFilter.create(content["epsilon"], content["delta"], content["composition"], content["order"])
+    limit = _cost_from_json(content["limit"])
+    _require(abs(limit.amount - terms.limit.amount) <= 2 and limit.delta == terms.limit.delta)
+    _require(isinstance(content["dataset"], str) and isinstance(content["unit"], str | None))
+    return terms, limit

@@ -1,0 +1,119 @@
+"""The commands on budget books: `book create`, `book show`, `book verify` and `book approve`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from understudy.cli.options import Force, JsonFile, Quiet, check_json
+from understudy.cli.output import write_json
+from understudy.cli.terminal import echo
+from understudy.errors import BookError
+
+if TYPE_CHECKING:
+    from understudy.book import BudgetBook
+
+book_app = typer.Typer(help="Keep one privacy budget for all releases of a data set.", no_args_is_help=True)
+
+BookPath = Annotated[Path, typer.Argument(help="The budget book of a data set.")]
+
+
+@book_app.command("create")
+def book_create(
+    path: Annotated[Path, typer.Argument(help="The book to create, such as people.book.")],
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The limit of epsilon for all releases together.")],
+    delta: Annotated[float, typer.Option("--delta", help="The limit of delta for all releases together.")],
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            "--unit", help="The column that identifies the privacy unit, as in the schema. Default: each row."
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="The name of the data set. Default: that of the file.")
+    ] = None,
+    composition: Annotated[
+        str, typer.Option("--composition", help="How releases add up: renyi, zcdp or basic.")
+    ] = "renyi",
+    order: Annotated[
+        float | None,
+        typer.Option("--order", help="The order of the Renyi divergence. Default: the best for Gaussian noise."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Create the budget book of a data set: one file, with a limit that all its releases share.
+
+    Names are declared, and nothing is read off the data. Limit, unit and composition cannot be changed later.
+    """
+    from understudy.book import BudgetBook
+
+    book = BudgetBook.create(
+        path, epsilon=epsilon, delta=delta, unit=unit, dataset=dataset, composition=composition, order=order
+    )
+    echo(f"Created {path}: epsilon {epsilon:g} at delta {delta:g} for all releases of {book.dataset}.", quiet=quiet)
+    echo(f"Next: understudy fit ... --book {path}. Keep a backup outside this machine.", quiet=quiet)
+
+
+@book_app.command("show")
+def book_show(path: BookPath, json_file: JsonFile = None, force: Force = False) -> None:
+    """Show the limit of a book, what is used of it, and every run."""
+    from understudy.book import BudgetBook
+
+    check_json(json_file, force)
+    book = BudgetBook.open(path)
+    if json_file is not None:
+        write_json(book.to_json(), json_file, force=force)
+    if json_file == "-":
+        return
+    summary = book.summary()
+    typer.echo("\n".join([summary.title, *(f"{name}: {value}" for name, value in summary.facts.items())]))
+    if summary.rows:
+        table = [summary.head, *summary.rows]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        typer.echo("\n".join(["", *("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)]))
+
+
+@book_app.command("verify")
+def book_verify(
+    path: BookPath,
+    certificates: Annotated[
+        Path | None,
+        typer.Option("--certificates", help="A folder of releases: compare their certificates with the book."),
+    ] = None,
+) -> None:
+    """Check every entry of a book, and with --certificates that it is the book that the releases were made with.
+
+    A book that was edited, cut or rolled back is refused with exit code 2.
+    """
+    from understudy.book import BudgetBook
+    from understudy.book.certificates import verify_certificates
+
+    book = BudgetBook.open(path)
+    if certificates is None:
+        typer.echo(f"{_whole(book)} An older copy of the book would look the same: compare it with --certificates DIR.")
+        return
+    faults, notes = verify_certificates(book, certificates)
+    for note in notes:
+        typer.echo(f"Note: {note}", err=True)
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise BookError(f"{path} does not agree with the releases: {faults[0]}{more}")
+    typer.echo(f"{_whole(book)} It agrees with the certificates in {certificates}.")
+
+
+def _whole(book: "BudgetBook") -> str:
+    return f"{book.path}: {book.num_entries} entries, all consistent; the last hash is {book.head}."
+
+
+@book_app.command("approve")
+def book_approve(
+    path: BookPath,
+    plan: Annotated[str, typer.Argument(help="The hash of the plan, as 'understudy plan --book' prints it.")],
+    by: Annotated[str, typer.Option("--by", help="Who approves it. The name is noted and not verified.")],
+    quiet: Quiet = False,
+) -> None:
+    """Approve one run of a plan, for a policy that asks for a second person."""
+    from understudy.book import BudgetBook
+
+    BudgetBook.open(path).approve(plan, by)
+    echo(f"Approved one run of the plan {plan[:12]}... by {by.strip()}.", quiet=quiet)
