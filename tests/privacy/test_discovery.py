@@ -343,9 +343,8 @@ def test_columns_counted_in_several_passes_have_the_histograms_of_one(
 ) -> None:
     draw = np.random.default_rng(0)
     columns = PrivateColumns({name: draw.normal(size=500) for name in "abcd"})
-    grids = {
-        name: Grid.over(-3.0, 3.0, integral=False, finest=size) for name, size in zip("abcd", (1000, 100, 7, 1000))
-    }
+    sizes = {"a": 1000, "b": 100, "c": 7, "d": 1000}
+    grids = {name: Grid.over(-3.0, 3.0, integral=False, finest=size) for name, size in sizes.items()}
     levels = {name: grid.levels(most=LEVELS)[0] for name, grid in grids.items()}
 
     def found() -> list[object]:
