@@ -123,7 +123,7 @@ KINDS_OF_TEXTS = (
 one_column = st.sampled_from(KINDS_OF_TEXTS).flatmap(lambda texts: st.lists(st.sampled_from(texts), max_size=8))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     columns=st.lists(one_column, min_size=1, max_size=3),
     num_rows=st.integers(1, 8),
@@ -163,7 +163,7 @@ JSON_VALUES: tuple[object, ...] = (
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.dictionaries(st.sampled_from("ab"), st.sampled_from(JSON_VALUES), max_size=2), min_size=1, max_size=5
