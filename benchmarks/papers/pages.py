@@ -32,6 +32,7 @@ def results_of(name: str) -> str:
     """The table of a paper, and below it verdicts and pictures that come from the same results."""
     summary = importlib.import_module(f"benchmarks.papers.{name}.summary")
     parts = [table_of(summary.rows())]
+    parts += summary.tables() if hasattr(summary, "tables") else []
     verdicts = summary.verdicts() if hasattr(summary, "verdicts") else []
     if verdicts:
         parts.append("\n".join(f"- **{claim}** {verdict}" for claim, verdict in verdicts))
