@@ -271,6 +271,7 @@ def test_the_command_takes_it_and_the_certificate_names_it(tmp_path: Path) -> No
     assert certificate["public"]["rows_kept_in"] == "scratch"
     text = (tmp_path / "release" / "CERTIFICATE.md").read_text()
     assert "kept in a scratch folder on this machine during the run and deleted" in text
+    assert "refused because that folder had no room for them, which follows from the number of rows" in text
     assert list(place.iterdir()) == []
 
 
