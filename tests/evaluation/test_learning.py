@@ -14,7 +14,7 @@ from sklearn import metrics as oracle
 from sklearn.ensemble import RandomForestClassifier
 
 from understudy.errors import ConfigError, SchemaError
-from understudy.evaluation import learning
+from understudy.evaluation import groups, learning
 from understudy.evaluation.learning import difference, learn
 from understudy.evaluation.scores import Result
 from understudy.evaluation.table import EncodedTable, Layout
@@ -288,6 +288,13 @@ def test_ranking_agreement() -> None:
         value = learning.sra(real, other).value
         assert value == pytest.approx(slow_sra(list(real.values()), list(other.values())))
         assert value * 10 == pytest.approx(round(value * 10))
+
+
+def test_ranking_agreement_of_a_scorecard_is_over_the_five_models_of_its_paper() -> None:
+    """Further models are scored, and do not count: five models have ten pairs."""
+    models = {name: {"auc": 0.5} for name in (*learning.QUAIL, "gradient_boosting", learning.OPTIONAL)}
+    assert list(groups._aucs(Result(scores={}, settings={}, details={"models": models}))) == list(learning.QUAIL)
+    assert len(learning.QUAIL) == 5
 
 
 def test_ranking_agreement_needs_two_models_with_scores() -> None:
