@@ -136,7 +136,7 @@ def score(cell: experiment.Cell, table: experiment.Public, synthetic: pa.Table) 
     real = reference(cell.table)
     options: dict[str, Any] = {"classifiers": CLASSIFIERS, "max_rows": MAX_ROWS, "reference": real}
     found = score_table(table.train, table.test, synthetic, schema=table.schema, metrics=list(SCORES), **options)
-    best = {name: max(each[name] for each in real.model_scores.values()) for name in ("auc", "f1")}
+    best = {name: max(each[name] or 0.0 for each in real.model_scores.values()) for name in ("auc", "f1")}
     return {"scores": {name: found.metrics[name] for name in SCORES if name in found.metrics}, "real": best}
 
 
