@@ -193,6 +193,7 @@ EACH: dict[str, tuple[Any, dict[str, Any]]] = {
             "autoencoder_widths": (6,),
             "code_size": 3,
             "critic_widths": (6,),
+            "critic_steps": 2,
             "autoencoder_steps": 4,
             "sampling_rate": 0.2,
             "autoencoder_sampling_rate": 0.2,

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 import understudy as us
+from understudy.certificate import to_markdown
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.models.graphical import GraphicalModel
 from understudy.privacy.counts import noisy_answers
@@ -182,6 +183,7 @@ def test_laplace_noise_costs_epsilon_at_delta_0(setting: dict, per_unit: int) ->
     method.fit(Run(rows, plan, ledger, key=jax.random.key(0)))
     assert ledger.queries == plan.queries
     assert ledger.statement().pure_epsilon == pytest.approx(total)
+    assert "with epsilon 1 at delta 0, the sum of their costs" in to_markdown(ledger.statement())
 
 
 def test_half_of_a_pure_epsilon_for_each_as_published() -> None:
@@ -235,6 +237,7 @@ def test_a_cost_without_delta_0_before_leaves_no_pure_guarantee() -> None:
     for query in MWEM(noise="laplace").plan(FOUR, ledger.remaining):
         ledger.charge(query)
     assert ledger.statement().pure_epsilon is None
+    assert "delta 0" not in to_markdown(ledger.statement())
     assert ledger.spent().epsilon <= 1
 
 

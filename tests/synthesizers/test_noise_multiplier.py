@@ -62,7 +62,7 @@ def test_the_plan_has_the_most_steps_that_fit(expression: str, multiple: int) ->
     [
         f"dpgan({SMALL}, noise_multiplier=70.0, critic_steps=2)",
         f"autogan({SMALL}, noise_multiplier=70.0, {TINY_AUTOENCODER})",
-        f"bayesgan({SMALL}, noise_multiplier=70.0, generator_chains=2, discriminator_chains=2, samples_per_chain=1)",
+        f"bayesgan({SMALL}, noise_multiplier=70.0, clip_norm=0.01, generator_chains=2, discriminator_chains=2)",
     ],
 )
 def test_what_is_planned_is_charged_and_trained(expression: str) -> None:
