@@ -13,6 +13,7 @@ import runpy
 import sys
 import time
 import traceback
+import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +40,8 @@ def run(script: str) -> str:
     arguments, path = sys.argv, [*sys.path]
     sys.argv = [str(PAPERS / script), "--profile", "smoke"]
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as ended:
         return f"failed: exit {ended.code}" if ended.code else "done"

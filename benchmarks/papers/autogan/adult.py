@@ -47,7 +47,7 @@ POINTS = 300
 """Of each table in the plot of principal components."""
 
 UNSOUND = dataclasses.replace(AUTOGAN_ADULT, encoder="public", warm_steps=AUTOGAN_ADULT.autoencoder_steps)
-"""The encoder is trained on what it is given as public rows, which are the private ones; the decoder, which starts from
+"""The encoder is trained on what it is given as public rows, which are private ones; the decoder, which starts from
 that training, is then trained privately. In the paper both are trained at once."""
 METHODS = {
     "autogan": "autogan",
@@ -102,7 +102,11 @@ def _selected(rows: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def public_rows(cell: core.Cell, table: core.Public) -> pa.Table | None:
-    return table.train if cell.method == "unsound" else None
+    """Of `unsound`: private rows, drawn with replacement, as if they were public, which the package refuses for the
+    table itself. Its certificate would not mention that, so none is kept: the page says that no epsilon holds."""
+    if cell.method != "unsound":
+        return None
+    return table.train.take(np.random.default_rng(cell.seed).integers(table.train.num_rows, size=table.train.num_rows))
 
 
 def score(cell: core.Cell, public: core.Public, fake: pa.Table) -> dict[str, Any]:
