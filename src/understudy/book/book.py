@@ -16,9 +16,9 @@ from pathlib import Path
 
 from understudy._version import __version__
 from understudy.book.entries import History, Kind, Outcome, Reserved, Row, cost_to_json
-from understudy.certificate import round_up
 from understudy.errors import BookError, BudgetExceeded, ConfigError, TableError
 from understudy.privacy.release_costs import Cost, ReleaseFilter
+from understudy.privacy.statement import round_up
 from understudy.run.atomic import atomic_path
 from understudy.summary import Summarized, Summary
 
@@ -162,9 +162,8 @@ class BudgetBook(Summarized):
         return self._history.reservations[number]
 
     def approvals(self, plan: str) -> tuple[str, ...]:
-        """Who approved this plan and was not yet followed by a run of it."""
-        made = sum(each.facts["plan"] == plan and each.outcome is not Outcome.WITHDRAWN for each in self.reservations)
-        return tuple(self._history.approvals.get(plan, ())[made:])
+        """Who approved this plan, once for every run of it that is still allowed."""
+        return tuple(self._history.approvals.get(plan, ()))
 
     def approve(self, plan: str, by: str) -> None:
         """Notes that someone approves one run of the plan with this hash."""
@@ -175,15 +174,21 @@ class BudgetBook(Summarized):
         self._append(lambda history: (Kind.APPROVE, history.total, {"plan": plan, "by": by.strip()}))
 
     def reserve(
-        self, cost: Cost, facts: Mapping[str, object], *, check: "Callable[[BudgetBook], None] | None" = None
+        self,
+        cost: Cost,
+        facts: Mapping[str, object],
+        *,
+        check: "Callable[[BudgetBook], Mapping[str, object]] | None" = None,
     ) -> Reserved:
-        """Reserves the cost of a run, or raises `BudgetExceeded`. `check` may refuse too, with the book locked."""
+        """Reserves the cost of a run, or raises `BudgetExceeded`.
+
+        `check` sees the book while no other process can write it. It may refuse the run, and returns further facts.
+        """
 
         def decide(history: History) -> tuple[Kind, Cost, dict[str, object]]:
-            if check is not None:
-                check(self)
+            more = {} if check is None else check(self)
             self._require_room(cost, cost)
-            return Kind.RESERVE, history.total + cost, {**facts, "cost": cost_to_json(cost)}
+            return Kind.RESERVE, history.total + cost, {**facts, **more, "cost": cost_to_json(cost)}
 
         row = self._append(decide)
         return self._history.reservations[row.number]

@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import hashlib
 import json
+import secrets
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -99,7 +100,7 @@ class History:
         self.number, self.head, self.total = 0, NO_HASH, Cost()
         self.reservations: dict[int, Reserved] = {}
         self.approvals: dict[str, list[str]] = {}
-        """Who approved each plan, once for every run that it may make."""
+        """Who approved each plan, once for every run of it that is still allowed."""
         self._terms: ReleaseFilter | None = None
         self.limit = Cost()
         self.dataset, self.created = "", ""
@@ -115,9 +116,14 @@ class History:
         return self.limit - self.total
 
     def next_row(self, kind: Kind, total: Cost, facts: Mapping[str, object]) -> Row:
-        """The next entry, with the total after it."""
-        number = self.number + 1
-        content = canonical({"number": number, "kind": kind.value, "total": cost_to_json(total), **facts})
+        """The next entry, with the total after it.
+
+        A random number makes every entry unique: the same run, made again from an older copy of the book in the same
+        second, has another hash.
+        """
+        number, nonce = self.number + 1, secrets.token_hex(16)
+        fixed = {"number": number, "kind": kind.value, "total": cost_to_json(total), "nonce": nonce}
+        content = canonical({**facts, **fixed})
         return Row(number, content, self.head, digest_of(self.head, content))
 
     def add(self, row: Row) -> None:
@@ -152,7 +158,7 @@ class History:
             limit, reserved = self.limit, self._changed(kind, row, content)
             before = self.reservations.get(reserved.number)
             after = self.total + reserved.counted - (Cost() if before is None else before.counted)
-            change = lambda: self.reservations.__setitem__(reserved.number, reserved)  # noqa: E731
+            change = lambda: self._note(kind, reserved)  # noqa: E731
         _require(after == total and total.fits(limit))
 
         def take() -> None:
@@ -165,11 +171,23 @@ class History:
         self._terms, self.limit = terms, limit
         self.dataset, self.unit, self.created = content["dataset"], content["unit"], content["time"]
 
+    def _note(self, kind: Kind, reserved: Reserved) -> None:
+        """Takes a reservation, which uses up its approval; one that is withdrawn gives it back."""
+        self.reservations[reserved.number] = reserved
+        if (by := reserved.facts.get("approved_by")) is not None:
+            names = self.approvals[str(reserved.facts["plan"])]
+            if kind is Kind.RESERVE:
+                names.remove(str(by))
+            elif kind is Kind.WITHDRAW:
+                names.append(str(by))
+
     def _changed(self, kind: Kind, row: Row, content: Mapping) -> Reserved:
         """The reservation after this entry."""
         if kind is Kind.RESERVE:
             cost = _cost_from_json(content["cost"])
             _require(cost.amount > 0 and isinstance(content["plan"], str))
+            by = content.get("approved_by")
+            _require(by is None or by in self.approvals.get(content["plan"], ()))
             return Reserved(row.number, row.digest, cost, cost, Outcome.OPEN, content)
         before = self.reservations[content["reservation"]]
         _require(before.outcome in (Outcome.OPEN, Outcome.FAILED))

@@ -30,6 +30,8 @@ from understudy.synthesizers import Synthesizer, express
 
 MOST_PLANS = 12
 """Plans that are made to find the largest epsilon that fits."""
+LEAST_EPSILON = 1e-6
+"""No guarantee has a smaller one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,15 +239,19 @@ def _reserve(book: BudgetBook, run: ProposedRun, policy: Policy | None) -> Reser
         **({"disclosure": True} if policy is not None and policy.require_disclosure else {}),
     }
 
-    def check_approval(locked: BudgetBook) -> None:
-        if policy is not None and policy.second_person and not set(locked.approvals(plan)) - {user}:
-            raise BookError(
-                f"The policy requires that a second person approves the plan. Ask one to run: understudy book approve "
-                f"{locked.path} {plan} --by NAME (a name other than {user!r})."
-            )
+    def find_approval(locked: BudgetBook) -> dict[str, object]:
+        if policy is None or not policy.second_person:
+            return {}
+        for name in locked.approvals(plan):
+            if name != user:
+                return {"approved_by": name}
+        raise BookError(
+            "The policy requires that a second person approves the plan. Ask one to run: understudy book approve "
+            f"{locked.path} {plan} --by NAME (a name other than {user!r})."
+        )
 
     try:
-        return book.reserve(cost, facts, check=check_approval)
+        return book.reserve(cost, facts, check=find_approval)
     except BudgetExceeded as error:
         fitting = largest_epsilon(book, run)
         advice = "Nothing of this method fits any more."
@@ -260,31 +266,30 @@ def largest_epsilon(book: BudgetBook, run: ProposedRun) -> float | None:
     Makes up to `MOST_PLANS` plans. The answer was planned, so it fits as long as nobody else spends.
     """
     room = book.limit - book.total
+    if room.amount <= 0:  # no run costs nothing
+        return None
 
-    def cost_at(epsilon: float) -> float:
-        """As a fraction of what is left; infinite where there is no plan."""
+    def needed_at(epsilon: float) -> float:
+        """As a fraction of what is left; infinite where there is no plan, or too little delta for any."""
         try:
             tried = run.at(epsilon)
             cost = book.terms.cost(tried.queries, tried.guarantee)
         except UnderstudyError:
             return math.inf
-        if cost.fits(room):
-            return min(1.0, cost.fraction_of(room)) if room.amount and room.delta else 1.0
-        return cost.amount / room.amount if room.amount and cost.delta <= room.delta else math.inf
+        return cost.amount / room.amount if cost.delta <= room.delta else math.inf
 
-    best, high, guess = None, run.guarantee.epsilon, run.guarantee.epsilon
-    for _ in range(MOST_PLANS):
-        needed = cost_at(guess)
-        if needed <= 1:
-            best = guess
-        else:
-            high = guess
-        if best is not None and high / best < 1.02:
+    best, high = None, run.guarantee.epsilon
+    guess, needed = high, needed_at(high)
+    for _ in range(MOST_PLANS - 1):
+        # Costs grow almost like the square of epsilon, so that guesses come close.
+        guess = _rounded_down(guess / math.sqrt(needed) * 0.998 if 0 < needed < 1e6 else guess / 8)
+        if best is not None and not best < guess < high:
+            guess = _rounded_down(math.sqrt(best * high))
+        if guess < LEAST_EPSILON or guess == best:
             break
-        # Costs grow almost like the square of epsilon, so the first guesses come close; halves then close in.
-        step = math.sqrt(needed) * 1.002 if 1 < needed < 1e6 else 8.0
-        guess = _rounded_down(high / step if best is None else math.sqrt(best * high))
-        if guess < 1e-6 or guess == best:
+        needed = needed_at(guess)
+        best, high = (guess, high) if needed <= 1 else (best, guess)
+        if best is not None and (0.96 < needed <= 1 or high / best < 1.02):
             break
     return best
 
