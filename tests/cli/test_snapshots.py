@@ -80,6 +80,10 @@ COMMANDS = {
         f"help_{command.replace(' ', '_')}": [*command.split(), "--help"]
         for command in (
             "demo",
+            "book create",
+            "book show",
+            "book verify",
+            "book approve",
             "synth",
             "fit",
             "split",

@@ -77,9 +77,9 @@ def _missing(book: BudgetBook, place: Path, seen: set[int]) -> Iterator[str]:
         if each.outcome is Outcome.OPEN:
             yield f"Entry {each.number} is not settled: its run is under way, or was killed. Its reserved cost counts."
         elif each.outcome is not Outcome.WITHDRAWN and each.number not in seen:
-            yield f"Entry {each.number} ({each.outcome.value}) has no certificate in {place}."
+            yield f"In {place}, entry {each.number} ({each.outcome.value}) has no certificate."
         elif each.facts.get("disclosure") and not disclosed & tables.get(each.number, set()):
-            yield f"Entry {each.number} has no disclosure report in {place}, which its policy requires."
+            yield f"In {place}, entry {each.number} has no disclosure report, which its policy requires."
 
 
 def _is_disclosure(content: Mapping) -> bool:

@@ -28,7 +28,6 @@ from understudy.cli.graph import (
 from understudy.cli.options import (
     Accuracy,
     Bins,
-    BookFile,
     CertificateOf,
     Delta,
     Epsilon,
@@ -391,14 +390,16 @@ def plan(
     max_bins: MaxBins = 32,
     max_categories: MaxCategories = 1000,
     protect: Protect = None,
-    book: BookFile = None,
+    book: Annotated[
+        Path | None, typer.Option("--book", help="Also show what the run would use of this budget book.")
+    ] = None,
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
     """List every private query of a run and its privacy cost. Reads no data.
 
-    Also shows the expected noise of the marginals, for methods whose noise is known in advance. With --book, shows what
-    the run would use of the budget book, and the hash of its plan.
+    Also shows the expected noise of the marginals, for methods whose noise is known in advance. With --book, it also
+    prints the hash by which a second person approves the plan.
     """
     if is_graph_schema(schema):
         refuse_table_options({"--book": book})

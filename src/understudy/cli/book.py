@@ -98,7 +98,7 @@ def book_verify(
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise BookError(f"{path} does not agree with the releases: {faults[0]}{more}")
-    typer.echo(f"{_whole(book)} It agrees with the certificates in {certificates}.")
+    typer.echo(f"{_whole(book)} The certificates in {certificates} agree with it.")
 
 
 def _whole(book: "BudgetBook") -> str:
