@@ -286,7 +286,7 @@ def test_entries_with_right_hashes_that_do_not_follow_are_found(book: BudgetBook
         history.add(row)
     zero, one, much = {"amount": 0, "delta": 0}, {"amount": 1, "delta": 0}, {"amount": 10**30, "delta": 0}
     reserve = {"kind": Kind.RESERVE.value, "plan": "x"}
-    for content in (
+    contents: list[dict[str, object]] = [
         {**reserve, "cost": one, "total": zero},
         {**reserve, "cost": zero, "total": zero},
         {**reserve, "cost": much, "total": much},
@@ -298,7 +298,8 @@ def test_entries_with_right_hashes_that_do_not_follow_are_found(book: BudgetBook
         {"kind": "create", "total": zero},
         {"kind": "spend", "total": zero},
         {"total": zero},
-    ):
+    ]
+    for content in contents:
         with pytest.raises(BookError):
             history.check(rehashed(history, content))
     history.add(rehashed(history, {**reserve, "cost": one, "total": one}))
@@ -417,9 +418,9 @@ def test_no_changed_byte_of_the_file_makes_a_traceback(whole: Path, at: int, cha
 
 
 def test_names_must_not_be_empty(tmp_path: Path) -> None:
-    for names in ({"dataset": " "}, {"unit": ""}):
+    for dataset, unit in ((" ", None), ("people", "")):
         with pytest.raises(ConfigError, match="must not be empty"):
-            BudgetBook.create(tmp_path / "a.book", epsilon=1, delta=1e-6, **names)
+            BudgetBook.create(tmp_path / "a.book", epsilon=1, delta=1e-6, dataset=dataset, unit=unit)
     assert not os.listdir(tmp_path)
 
 

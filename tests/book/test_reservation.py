@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 import pyarrow as pa
 import pyarrow.csv
@@ -44,9 +44,8 @@ def book(tmp_path: Path) -> BudgetBook:
 
 
 def fit(book: "BudgetBook | Path", method: str = "independent", epsilon: float = 1.0, **options: object) -> us.Release:
-    given = {"table": TABLE, "schema": SCHEMA, **options}
-    table = given.pop("table")
-    return us.fit(table, method, epsilon=epsilon, book=book, **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"table": TABLE, "schema": SCHEMA, **options}
+    return us.fit(given.pop("table"), method, epsilon=epsilon, book=book, **given)
 
 
 def outcomes(book: BudgetBook) -> list[Outcome]:
@@ -161,7 +160,7 @@ def test_a_run_that_is_killed_stays_reserved(book: BudgetBook) -> None:
 
 
 def test_a_resumed_run_continues_its_reservation_and_does_not_pay_twice(book: BudgetBook, tmp_path: Path) -> None:
-    place = {"checkpoint": tmp_path / "run.checkpoint"}
+    place: dict[str, Any] = {"checkpoint": tmp_path / "run.checkpoint"}
     with pytest.raises(Killed):
         fit(book, "mst", progress=kill_at(0.3), **place)
     before = BudgetBook.open(book.path).total
@@ -178,7 +177,7 @@ def test_a_resumed_run_continues_its_reservation_and_does_not_pay_twice(book: Bu
 
 
 def test_a_run_is_resumed_with_its_own_book_only(book: BudgetBook, tmp_path: Path) -> None:
-    place = {"checkpoint": tmp_path / "run.checkpoint"}
+    place: dict[str, Any] = {"checkpoint": tmp_path / "run.checkpoint"}
     with pytest.raises(Killed):
         fit(book, "mst", progress=kill_at(0.3), **place)
     other = BudgetBook.create(tmp_path / "other.book", dataset="people", epsilon=3, delta=1e-5)
@@ -268,7 +267,7 @@ def test_the_second_plan_of_a_method_is_reserved_as_a_whole_before_it_is_charged
     ],
 )
 def test_runs_that_a_book_or_its_policy_refuses(
-    book: BudgetBook, options: dict[str, object], error: type[Exception], said: str
+    book: BudgetBook, options: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
         fit(book, table=Path("absent.csv"), **options)

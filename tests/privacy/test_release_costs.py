@@ -52,6 +52,7 @@ def test_the_limit_is_the_largest_divergence_that_implies_the_guarantee(
     try:
         terms = ReleaseFilter.create(epsilon, delta, order=order)
     except ConfigError:  # nothing fits at this order: the conversion alone takes more than epsilon
+        assert order is not None
         assert epsilon < mpmath.log1p(-1 / order) - (mpmath.log(delta / 2) + mpmath.log(order)) / (order - 1)
         return
     assert terms.order is not None
