@@ -273,6 +273,16 @@ def test_entries_in_another_order_are_found(entries: list[Row], change: Callable
         replay(change(entries))
 
 
+@pytest.mark.parametrize("at", range(6))
+def test_an_edited_entry_with_its_hash_computed_again_is_found(entries: list[Row], at: int) -> None:
+    """The next entry still has the old one."""
+    edited = entries[at].content.replace('"time":"2', '"time":"1')
+    assert edited != entries[at].content
+    row = entries[at]._replace(content=edited, digest=digest_of(entries[at].previous, edited))
+    with pytest.raises(BookError, match=f"entry {at + 2} was edited"):
+        replay((*entries[:at], row, *entries[at + 1 :]))
+
+
 def rehashed(history: History, content: dict[str, object]) -> Row:
     """An entry whose hash is right."""
     text = canonical({"number": history.number + 1, "time": "", **content})
@@ -407,7 +417,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return filled(tmp_path_factory.mktemp("whole") / "a.book").path
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(at=st.integers(0, 10**6), change=st.integers(1, 255))
 def test_no_changed_byte_of_the_file_makes_a_traceback(whole: Path, at: int, change: int) -> None:
     content, path = bytearray(whole.read_bytes()), whole.with_name("changed.book")

@@ -89,10 +89,9 @@ def test_the_cost_is_reserved_before_the_table_is_opened(book: BudgetBook, tmp_p
     assert set(entries) == {2}
 
 
-def test_what_does_not_fit_is_refused_before_the_table_is_opened_with_what_would_fit(book: BudgetBook) -> None:
-    absent = Path("absent.csv")
+def test_a_refused_run_is_told_what_would_fit(book: BudgetBook) -> None:
     with pytest.raises(BudgetExceeded, match=r"would fit\. No row was read") as refused:
-        fit(book, epsilon=9.0, table=absent)
+        fit(book, epsilon=9.0)
     assert book.num_entries == 1
     said = float(str(refused.value).partition("epsilon ")[2].partition(" ")[0])
     assert 2 < said < 9
@@ -102,10 +101,11 @@ def test_what_does_not_fit_is_refused_before_the_table_is_opened_with_what_would
         fit(book, epsilon=1.0)
 
 
-def test_nothing_fits_into_a_full_book(book: BudgetBook) -> None:
+def test_what_does_not_fit_is_refused_before_the_table_is_opened(book: BudgetBook) -> None:
     book.reserve(Cost(book.limit.amount, 0), {"plan": ""})
-    with pytest.raises(BudgetExceeded, match="Nothing of this method fits any more"):
-        fit(book)
+    with pytest.raises(BudgetExceeded, match="Nothing of this method fits any more. No row was read"):
+        fit(book, table=Path("absent.csv"))
+    assert book.num_entries == 2
 
 
 @pytest.mark.parametrize("composition", ["renyi", "zcdp", "basic"])
@@ -452,6 +452,11 @@ def test_a_steward_keeps_a_book_from_the_command_line(place: Path, capsys: pytes
         (["book", "verify", "cut.book"], "was edited"),
         (["book", "approve", "people.book", "abc", "--by", "bob"], "A plan hash is 64 digits"),
         (["book", "approve", "people.book", "a" * 64, "--by", " "], "Say who approves"),
+        (["book", "show", "people.book", "--json", "people.book", "--force"], "people.book is the budget book"),
+        (
+            ["fit", *FIT, "--book", "people.book", "--json", "./people.book", "--force", "-o", "out"],
+            "is the budget book",
+        ),
         (["fit", *FIT, "--book", "absent.book", "-o", "out"], "absent.book does not exist"),
         (["fit", *FIT, "--book", "units.book", "-o", "out"], "Costs for different privacy units cannot be added"),
         (["fit", *FIT, "--policy", "policy.toml", "-o", "out"], "Name the book too"),

@@ -45,6 +45,7 @@ class BudgetBook(Summarized):
 
     def __init__(self, path: Path, history: History):
         self.path, self._history = path, history
+        self._place = path.absolute()  # a program may change its working folder during a run
 
     @classmethod
     def create(
@@ -312,7 +313,7 @@ class BudgetBook(Summarized):
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """One for each act: nothing stays open during a long run, and any thread may use the book."""
         with self._explained():
-            address = f"{self.path.absolute().as_uri()}?mode=rw"
+            address = f"{self._place.as_uri()}?mode=rw"
             file = sqlite3.connect(address, uri=True, timeout=_seconds(), isolation_level=None)
         with contextlib.closing(file):
             with self._explained():

@@ -90,6 +90,7 @@ class Policy:
 
 def _names(method: Synthesizer) -> list[str]:
     """The method and those inside it, outermost first."""
-    inner = [getattr(method, field.name) for field in dataclasses.fields(method)]  # type: ignore[arg-type]
+    settings = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
+    inner = [getattr(method, field.name) for field in settings]
     below = [name for each in inner if isinstance(each, Synthesizer) for name in _names(each)]
     return [name_of(method), *below]

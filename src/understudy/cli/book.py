@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.cli.options import Force, JsonFile, Quiet, check_json
+from understudy.cli.options import Force, JsonFile, Quiet, check_json, refuse_book
 from understudy.cli.output import write_json
 from understudy.cli.terminal import echo
 from understudy.errors import BookError
@@ -59,6 +59,7 @@ def book_show(path: BookPath, json_file: JsonFile = None, force: Force = False) 
     """Show the limit of a book, what is used of it, and every run."""
     from understudy.book import BudgetBook
 
+    refuse_book(path, json_file)
     check_json(json_file, force)
     book = BudgetBook.open(path)
     if json_file is not None:

@@ -253,6 +253,7 @@ class FitCommand:
         checkpoint = checkpoint_folder(folder, self.resume)
         finished = self.resume and saved_by(checkpoint, folder)  # killed between its last two acts
         require_free_folder(folder, force=self.force or finished, contents=RELEASE_FILES)
+        refuse_book(self.book, self.json_file, out, self.holdout)
         check_json(self.json_file, self.force)
         taken = (self.source, self.schema, self.public, self.json_file, out)
         held = HeldOut.read(self.split, self.holdout, folder, taken=taken, force=self.force, resume=self.resume)
@@ -379,6 +380,13 @@ def refuse_own_input(source: str, out: str) -> None:
     read, written = (Path(os.path.realpath(place.partition("::")[0])) for place in (source, out))
     if read == written and source.partition("::")[2] == out.partition("::")[2]:
         raise TableError(f"{out} is the table being read. Choose another name for the synthetic table.")
+
+
+def refuse_book(book: Path | None, *outputs: str | Path | None) -> None:
+    """Refuses to replace a budget book by an output, even with --force."""
+    for out in outputs:
+        if book is not None and out not in (None, "-") and os.path.realpath(str(out)) == os.path.realpath(book):
+            raise ConfigError(f"{out} is the budget book. Choose another name for the output.")
 
 
 def release_folder(out: str) -> Path:

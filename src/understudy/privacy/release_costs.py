@@ -13,6 +13,8 @@ Half of delta converts the divergence to epsilon. The other half is for what add
 and the finite range of floating-point noise. Each of these raises the hockey-stick divergence of one query by its delta
 at most, at every epsilon. Replacing the queries one by one raises that of all releases by the expected sum of these
 deltas, and the filter bounds the sum of every possible run.
+
+Runs may overlap in time. The bounds hold for every query given all answers before it, whichever run they belong to.
 """
 
 import dataclasses
