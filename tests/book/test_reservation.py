@@ -1,6 +1,7 @@
 """A run reserves its cost before it reads, charges nothing beyond it, and settles whatever becomes of it."""
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 from typing import Any, Never
@@ -19,13 +20,15 @@ from understudy.book.reservation import ProposedRun, Reservation, certificate_di
 from understudy.cli import run
 from understudy.errors import BookError, BudgetExceeded, ConfigError, SchemaError, TrainingError
 from understudy.failed_run import SpentError
+from understudy.models import Model
 from understudy.privacy.events import ZCDP
-from understudy.privacy.ledger import Ledger, Query
+from understudy.privacy.ledger import Budget, Ledger, Query
 from understudy.privacy.noise import SecureNoise
 from understudy.privacy.release_costs import Cost
 from understudy.schema import as_schema
 from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.mst import MST
+from understudy.synthesizers.run import Run
 
 TABLE = pa.table({"member": ["yes", "no"] * 50, "sex": ["f", "f", "m", "m"] * 25})
 SCHEMA = {
@@ -103,7 +106,7 @@ def test_a_refused_run_is_told_what_would_fit(book: BudgetBook) -> None:
 
 def test_what_does_not_fit_is_refused_before_the_table_is_opened(book: BudgetBook) -> None:
     book.reserve(Cost(book.limit.amount, 0), {"plan": ""})
-    with pytest.raises(BudgetExceeded, match="Nothing of this method fits any more. No row was read"):
+    with pytest.raises(BudgetExceeded, match=r"Nothing of this method fits any more\. No row was read"):
         fit(book, table=Path("absent.csv"))
     assert book.num_entries == 2
 
@@ -233,22 +236,40 @@ def test_a_charge_that_the_book_cannot_cover_is_refused_and_not_recorded(book: B
     assert not reservation.is_charged
 
 
-def test_the_second_plan_of_a_method_is_reserved_as_a_whole_before_it_is_charged(
+@pytest.fixture
+def cheap_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method that plans to spend half when its cost is reserved and when the run starts, and all in its last plan."""
+    plans, planned = itertools.count(), Independent.plan
+
+    def plan(self: Independent, domain: us.Domain, budget: Budget) -> us.Plan:
+        return planned(self, domain, budget.fraction_of_rest(0.5) if next(plans) < 2 else budget)
+
+    monkeypatch.setattr(Independent, "plan", plan)
+
+
+@pytest.mark.usefixtures("cheap_at_first")
+def test_the_last_plan_of_a_method_is_reserved_as_a_whole_before_it_is_charged(
     book: BudgetBook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A plan on the estimated domain that costs more: here because less was reserved."""
-    room, reserve = book.terms.cost([query(1e-9)], GUARANTEE), BudgetBook.reserve
-    monkeypatch.setattr(BudgetBook, "reserve", lambda self, cost, facts, check: reserve(self, room, facts))
-    seen = []
-    fitted = MST.fit
+    seen, fitted = [], Independent.fit
 
-    def noting(self: MST, run_: object) -> object:
-        seen.append(book.total)
-        return fitted(self, run_)  # type: ignore[arg-type]
+    def noting(self: Independent, run_: Run) -> Model:
+        seen.append((book.num_entries, book.total))
+        return fitted(self, run_)
 
-    monkeypatch.setattr(MST, "fit", noting)
-    release = fit(book, "mst")
-    assert seen == [book.terms.cost(release.statement.queries, GUARANTEE)]
+    monkeypatch.setattr(Independent, "fit", noting)
+    release = fit(book)
+    whole = book.terms.cost(release.statement.queries, GUARANTEE)
+    assert seen == [(3, whole)]
+    assert whole.amount > 2 * book.reservations[0].facts["cost"]["amount"]  # type: ignore[index]
+
+
+@pytest.mark.usefixtures("cheap_at_first")
+def test_a_last_plan_that_does_not_fit_ends_the_run(tmp_path: Path) -> None:
+    book = BudgetBook.create(tmp_path / "a.book", epsilon=0.9, delta=1e-5)
+    with pytest.raises(BudgetExceeded):
+        fit(book)
+    assert outcomes(book) == [Outcome.WITHDRAWN]  # nothing was charged before
 
 
 # ------------------------------------------------------------------------------------------------- who may use a book

@@ -90,7 +90,7 @@ class Policy:
 
 def _names(method: Synthesizer) -> list[str]:
     """The method and those inside it, outermost first."""
-    settings = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
-    inner = [getattr(method, field.name) for field in settings]
-    below = [name for each in inner if isinstance(each, Synthesizer) for name in _names(each)]
-    return [name_of(method), *below]
+    settings: list[object] = []
+    if dataclasses.is_dataclass(method):
+        settings = [getattr(method, field.name) for field in dataclasses.fields(method)]
+    return [name_of(method), *(name for each in settings if isinstance(each, Synthesizer) for name in _names(each))]
