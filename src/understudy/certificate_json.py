@@ -56,8 +56,8 @@ GRAPH_NOT_COVERED = {
 
 KEPT_IN = {
     "scratch": "Anyone who could read the disk of the machine during the run. The codes of the private rows were "
-    "kept in a scratch folder on this machine during the run and deleted. Also whether the run was refused because that "
-    "folder had no room for them, which follows from the number of rows.",
+    "kept in a scratch folder on this machine during the run and deleted. Also whether the run was refused because "
+    "that folder had no room for them, which follows from the number of rows.",
     "spark": "Anyone who could read the machines of the cluster until the Spark session ended. Spark kept private rows "
     "and their codes in its memory and in files on their local disks. It was asked to drop them at the end of the run. "
     "Shuffle files, which can hold private rows, stay on the executors' disks until the Spark session ends.",
