@@ -128,7 +128,7 @@ def test_what_a_random_split_explains_is_no_mistake() -> None:
         totals.note(800.0 + off, 1.0)
         assert totals.contradicted  # fractions are computed with the measured number in either case
         assert totals.warning is not None
-        totals.declared_variance = 160.0
+        totals.expect_spread(160.0)
         assert (totals.warning is not None) == is_warned
 
 

@@ -352,7 +352,7 @@ def fit_table(data: TableToFit, options: FitOptions, reservation: Reservation | 
             ),
             book=reservation,
         ) as encoded:
-            encoded.rows.totals.declared_variance = data.rows_variance
+            encoded.rows.totals.expect_spread(data.rows_variance)
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
             statement = encoded.statement()
             estimates = certificate.estimation_notes(run.discovery, encoded.codec)

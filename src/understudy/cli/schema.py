@@ -62,7 +62,7 @@ def schema_draft(
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
     hints = list(find_identifiers(draft, first))
     if hints:
-        rows = "the rows" if is_whole else f"the first {first.num_rows:,} rows"
+        rows = "the rows" if is_whole else "the first rows"
         echo(f"For the steward only: these hints were computed from {rows} and are not in the file.", quiet=quiet)
     for hint in hints:
         echo(str(hint), quiet=quiet)

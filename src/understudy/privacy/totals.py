@@ -18,8 +18,12 @@ class Totals:
     def __init__(self, declared: int | None):
         self._declared = declared
         self._weighted, self._precision = 0.0, 0.0
-        self.declared_variance = 0.0
+        self._declared_variance = 0.0
         """Of the true size around the declared one, in squared rows: not 0 if units were held out at random."""
+
+    def expect_spread(self, variance: float) -> None:
+        """States how far the true size may lie from the declared one by chance: a public number."""
+        self._declared_variance = variance
 
     def note(self, noisy_total: float, variance: float, *, fraction: float = 1.0, spread: float = 0.0) -> None:
         """Adds the sum of one marginal over a random `fraction` of the rows, whose number has variance `spread`."""
@@ -48,7 +52,7 @@ class Totals:
         if not self.contradicted or self._declared is None:
             return None
         if abs(self.measured - self._declared) <= CONTRADICTED * math.sqrt(
-            1 / self._precision + self.declared_variance
+            1 / self._precision + self._declared_variance
         ):
             return None
         digits = max(0, math.floor(math.log10(math.sqrt(self._precision) * max(self.measured, 1.0))))
