@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import understudy as us
-from understudy import certificate
+from understudy import boosting, certificate
+from understudy.failed_run import FailedRun
 from understudy.privacy.ledger import spent_by
 
 GENERATOR = np.random.default_rng(0)
@@ -112,6 +113,8 @@ def test_frames_come_back_as_frames() -> None:
         ({"discriminators": None, "scores": [scored(each)[1:] for each in SAMPLES]}, "a line for each generated row"),
         ({"score_range": (1.0, 0.0)}, "the lower one first"),
         ({"score_range": 3}, "the lower one first"),
+        ({"score_range": (-1.7e308, 1.7e308)}, "the lower one first"),  # its length is infinite
+        ({"num_rows": 10**14}, "exact up to"),
         ({"learning_rate": "fast"}, "learning_rate must be"),
         ({"rounds": 0}, "rounds must be a whole number above 0"),
         ({"num_rows": 0}, "num_rows"),
@@ -123,3 +126,32 @@ def test_bad_input_is_refused_before_anything_is_charged(changes: dict[str, Any]
     with pytest.raises(us.ConfigError, match=words) as found:
         boosted(**changes)
     assert "4000" not in str(found.value).replace(",", "")
+
+
+@pytest.mark.parametrize("value", ["Alice", 10**400, [1, 2]])
+def test_an_error_quotes_no_value_of_a_private_row(value: object) -> None:
+    real = np.zeros((4, 2), dtype=object)
+    real[1, 1] = value
+    with pytest.raises(us.ConfigError, match="must be numbers") as found:
+        boosted(real=real)
+    assert found.value.__context__ is None
+
+
+def test_a_large_value_causes_no_warning() -> None:
+    """Python would show the warning, and it would follow from a row."""
+    real = REAL.copy()
+    real[0, 0] = 1e300
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        boosted(real=real, seed=None)
+
+
+def test_private_rows_that_do_not_fit_in_memory_do_not_show_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object) -> np.ndarray:
+        raise MemoryError("Unable to allocate an array with shape (4000, 2)")
+
+    monkeypatch.setattr(boosting, "_private_array", exhausted)
+    with pytest.raises(FailedRun, match="does not fit in memory") as found:
+        boosted()
+    assert "4000" not in str(found.value)
+    assert found.value.__context__ is None

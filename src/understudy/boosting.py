@@ -6,6 +6,7 @@ selections alone, which are charged; whether generators and discriminators are p
 certificate says so.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import math
@@ -166,11 +167,11 @@ def boost(
         rounds=rounds,
         learning_rate=learning_rate,
     )
-    private = PrivateScores(_private_array(real, generated), num_rows, (low, high), generated.functions)
     values = Values(unit_scores(generated.scores, (low, high)).T.astype(np.float32))
     ledger = Ledger(wanted, noise=noise_source(seed))
     facts = _facts(num_rows, (low, high), generated)
     with record_failure(ledger, lambda: ledger.statement(facts, method=METHOD, planned=plan.queries)):
+        private = PrivateScores(_private_array(real, generated), num_rows, (low, high), generated.functions)
         select = noisy_score_selections(private, plan["selections"], ledger)
         together = Together([values, Constant(generated.num_samples)])
         outcome = play(together, select, rounds=rounds, learning_rate=learning_rate)
@@ -262,10 +263,11 @@ def _concatenate(samples: "Sequence[Rows]") -> "tuple[np.ndarray | pa.Table, Ori
 
 
 def _numbers(values: Rows, what: str) -> Float[np.ndarray, "rows columns"]:
-    try:
+    array = None
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
         array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError(f"{what} must be numbers. Encode categories first, or give scores.") from None
+    if array is None:  # raised here, since the error above quotes a value
+        raise ConfigError(f"{what} must be numbers. Encode categories first, or give scores.")
     if array.ndim != 2:
         raise ConfigError(
             f"{what} must have a line for each row and a column for each value: an array of 2 dimensions."
@@ -285,7 +287,10 @@ def _private_array(real: Rows, generated: _Generated) -> np.ndarray:
     array = _numbers(real, f"The {what}")
     if array.shape[1] != generated.width:
         raise ConfigError(f"The {what} must have {generated.width} columns, found {array.shape[1]}.")
-    return array.astype(np.float32) if generated.functions is not None else array
+    if generated.functions is None:
+        return array
+    with np.errstate(over="ignore"):  # a warning would say that some value is large
+        return array.astype(np.float32)
 
 
 def _facts(num_rows: int, score_range: tuple[float, float], generated: _Generated) -> PublicFacts:
@@ -308,7 +313,7 @@ def _check_range(score_range: tuple[float, float]) -> tuple[float, float]:
         low, high = (float(end) for end in score_range)
     except (TypeError, ValueError):
         low, high = math.nan, math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (low < high and math.isfinite(high - low)):
         raise ConfigError(f"score_range must be two numbers, the lower one first, found {score_range!r}.")
     return low, high
 

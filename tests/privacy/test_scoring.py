@@ -65,6 +65,8 @@ def test_the_value_of_a_row_depends_on_that_row_alone(hostile: Callable[[], Call
         (lambda row: jax.pure_callback(np.sum, jax.ShapeDtypeStruct((), jnp.float32), row), "no effects"),
         (lambda row: jax.jit(lambda x: jax.pure_callback(np.sum, PAIR.update(shape=()), x))(row), "no effects"),
         (lambda row: jax.lax.cond(row[0] > 0, lambda: _printed(row), lambda: row[0]), "no effects"),
+        (lambda row: jax.lax.rng_uniform(0.0, row[0], ()), "no effects"),
+        (lambda row: jax.ffi.ffi_call("counter", PAIR.update(shape=()))(row), "no effects"),
         (3, "a function of one row, found int"),
     ],
 )

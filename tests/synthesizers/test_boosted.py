@@ -274,8 +274,15 @@ def test_the_certificate_states_the_gap_of_the_plan() -> None:
         (sentence,) = ledger.statement().accuracy
         assert Note(sentence) in plan.notes
     assert "of an equilibrium (the duality gap" in sentence
-    unbounded = Boosted(Walk(), learning_rate="sqrt", **SMALL).plan(DOMAIN, book(5.0).remaining)
-    assert not any("duality gap" in note.text for note in unbounded.notes)
+
+
+@pytest.mark.parametrize("settings", [{"learning_rate": "sqrt"}, {"drs": True}, {"output": "distinct"}])
+def test_no_gap_is_stated_of_weights_that_it_does_not_bound(settings: dict[str, Any]) -> None:
+    ledger = book(5.0)
+    method = Boosted(Walk(), **SMALL | settings)
+    assert not any("duality gap" in note.text for note in method.plan(DOMAIN, ledger.remaining).notes)
+    fitted(method, ledger)
+    assert ledger.statement().accuracy == ()
 
 
 def test_a_seed_repeats_a_run() -> None:

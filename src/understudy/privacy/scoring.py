@@ -5,6 +5,7 @@ with a placeholder for the values of a single row, and never called again. What 
 program: it has no other input and no state, and runs for one row at a time. Its values are held within a public range.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,11 +19,13 @@ from understudy.errors import ConfigError
 from understudy.privacy.charges import check_query, event_of
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Ledger, Partition, Query
-from understudy.privacy.selection import CHUNK, STEPS, FunctionSelector
+from understudy.privacy.selection import CHUNK, STEPS, FunctionSelector, check_num_rows
 
 RowScore = Callable[[PyTree], Array]
 """From the values of one row to one number. Written with `jax.numpy`."""
 Range = tuple[float, float]
+WITH_STATE = {"ffi_call", "rng_uniform"}
+"""Operations that may have a state although JAX declares no effect: foreign functions, and XLA's own random numbers."""
 
 
 def trace_scores(
@@ -70,7 +73,7 @@ def _trace(function: RowScore, row: PyTree[jax.ShapeDtypeStruct]) -> core.Closed
     if shapes != [()] or not _is_number(traced.out_avals[0].dtype):
         found = ", ".join(f"an array of shape {shape}" if shape else "one value" for shape in shapes) or "nothing"
         raise ConfigError(f"A score must be one number for one row, found {found}. Return a scalar.")
-    if traced.effects or any("callback" in name for name in _primitives(traced.jaxpr)):
+    if traced.effects or any("callback" in name or name in WITH_STATE for name in _primitives(traced.jaxpr)):
         raise ConfigError("A score must have no effects and call nothing outside JAX: its value would have a state.")
     return traced
 
@@ -138,6 +141,7 @@ def unit_scores(scores: Num[np.ndarray, "*any"], score_range: Range) -> Float[np
     [0.0, 0.5, 0.5, 1.0]
     """
     low, high = score_range
+    assert 0 < high - low < math.inf, "a range whose length is infinite would turn scores to NaN after the clamp"
     held = np.clip(np.asarray(scores, dtype=np.float64), low, high)
     return np.where(np.isnan(held), 0.5, (held - low) / (high - low))
 
@@ -159,6 +163,7 @@ def noisy_score_selections(scores: PrivateScores, query: Query, ledger: Ledger) 
     and the discriminators themselves, which are taken as public or private by a guarantee of their own.
     """
     event = event_of(query, Selections)
+    check_num_rows(scores)
     check_query(scores, query, ledger)
     ledger.charge(query)  # before the scores are read: a refused query must not happen
     return FunctionSelector(scores._exact_sums(), event, scores, ledger)

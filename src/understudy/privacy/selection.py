@@ -25,6 +25,8 @@ from understudy.schema import Domain, NumericDomain
 STEPS = 2.0**20
 """A value is rounded to this part of one: sums of whole numbers do not depend on their order, and below 2^33 rows they
 are exact in a float."""
+MOST_ROWS = 2**32
+"""The largest public number of rows for selections among functions: with more, sums would not be exact."""
 CHUNK = 8192
 """The number of rows that functions are evaluated on at a time; the last chunk is padded."""
 
@@ -150,6 +152,7 @@ def noisy_function_selections(
     for one row depends on others; those that do so on a public probe are refused.
     """
     event = event_of(query, Selections)
+    check_num_rows(rows)
     _check_rowwise(functions, rows)
     check_query(rows, query, ledger)
     ledger.charge(query)  # before the query: a refused one must not happen
@@ -165,6 +168,15 @@ class SummedRows(Protocol):
 
     @property
     def max_rows_per_unit(self) -> int: ...
+
+
+def check_num_rows(rows: SummedRows) -> None:
+    """Refuses a public number of rows with which sums would be rounded, or not fit 64 bits."""
+    if rows.public_num_rows > MOST_ROWS:
+        raise ConfigError(
+            f"Selections among functions of a row are exact up to {MOST_ROWS:,} rows, found {rows.public_num_rows:,}. "
+            "This query was not made."
+        )
 
 
 class FunctionSelector:
@@ -217,6 +229,7 @@ def noisy_closest(
     up or down, so it has a range of max_rows_per_unit.
     """
     event = event_of(query, Selections)
+    check_num_rows(rows)
     check_query(rows, query, ledger)
     ledger.charge(query)
     rows._count_ahead(cliques)

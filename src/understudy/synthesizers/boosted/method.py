@@ -172,8 +172,11 @@ class Boosted:
             )
 
     def _gap(self, domain: Domain, query: Query, max_rows_per_unit: int) -> float:
-        """The bound on the duality gap, from public facts; infinite where none is known for the settings."""
-        if self.averaging != "all" or self.after_update:
+        """The bound on the duality gap, from public facts; infinite where none is known for the settings.
+
+        It is about the averaged weights, so it does not hold for rows that are sampled or rejected once more.
+        """
+        if self.averaging != "all" or self.after_update or self.drs or self.output == "distinct":
             return math.inf
         samples, count = self._count * self.samples_per_generator, self._functions(domain).size(domain)
         exponent = event_of(query, Selections).epsilon * domain.num_rows / max_rows_per_unit
