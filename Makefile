@@ -70,7 +70,7 @@ cluster-test: $(CLUSTER_STAMP)
 spark-test: $(SPARK_STAMP)
 	$(BIN)/python -m pytest -q -m spark tests/privacy/test_spark.py -rs --durations 5
 
-# Every script of docs/papers in small; those on public tables need UNDERSTUDY_DATA.
+# A small version of every script of docs/papers; those on public tables need UNDERSTUDY_DATA.
 papers: $(STAMP)
 	$(BIN)/python benchmarks/papers/pages.py --check
 	$(BIN)/python benchmarks/papers/smoke.py

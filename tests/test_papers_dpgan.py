@@ -126,12 +126,16 @@ def test_the_causes_are_told_from_the_means() -> None:
         {"method": f"{variant} | {term}", "epsilon": 1.0, "seed": 100, "scores": {"auc": value, "tvd2": 0.1}}
         for variant, term, value in (
             ("one clip norm", "separate", 0.87),
+            ("one clip norm", "clipped", 0.88),
             ("four groups", "separate", 0.70),
             ("four groups", "clipped", 0.86),
         )
     ]
     text = groups.explanation(lines)
-    assert "by -0.170 where generated rows are not clipped, and by -0.010 where they are clipped alike" in text
+    assert (
+        "0.870 if generated rows are not clipped, and 0.880 if they are. Four groups change these by -0.170 and" in text
+    )
+    assert "-0.020." in text
     assert "hardly any noise" not in text
     assert groups.explanation(lines[:1]) == "Not yet run."
 

@@ -175,13 +175,15 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
     header = ["", *(f"epsilon {epsilon:g}" for epsilon in EPSILONS), "not private"]
 
     def rows(score: str, published: Mapping[float, float], baselines: Sequence[str] = tuple(core.BASELINES)) -> str:
-        lines: list[list[object]] = [["published", *(published.get(epsilon) for epsilon in across)]]
-        lines += [[name, *(percent(results, score, name, epsilon) for epsilon in across)] for name in names]
+        lines: list[list[object]] = []
+        if published:
+            lines.append(["published figures", *(published.get(epsilon) for epsilon in across)])
+        lines += [[_label(name), *(percent(results, score, name, epsilon) for epsilon in across)] for name in names]
         for name in baselines:
             lines.append([name, *([""] * len(EPSILONS)), percent(results, score, name, math.inf)])
         return table_of(header, lines)
 
-    expressions = "\n".join(f"- {name}: `{METHODS[name]}`" for name in names)
+    expressions = "\n".join(f"- {_label(name)}: `{METHODS[name]}`" for name in names)
     seeds = max(
         (len(core.values_of(results, "accuracy", method=n, epsilon=e)) for n in names for e in across), default=0
     )
@@ -196,7 +198,7 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
             )
     histograms = [
         [
-            f"{line['method']}{_at(line['epsilon'])}, {name}",
+            f"{_label(line['method'])}{_at(line['epsilon'])}, {name}",
             *found,
         ]
         for line in results
@@ -209,8 +211,8 @@ between seeds. `UNDERSTUDY_DATA` names the folder of tables.
 
 {expressions}
 
-`unsound` trained its encoder on the rows without noise: the epsilons above its figures do not hold, as those above the
-published ones do not.
+No epsilon holds for the published figures, nor for rows with an unsound encoder, which is trained on the real rows
+without noise.
 
 ## A4: accuracy of the salary class, random forest, per cent
 
@@ -220,12 +222,14 @@ Published on real rows: {ACCURACY["real"]}.
 
 ## A6: Wasserstein scores, per cent
 
-Published figures stand with plain distances, the convention of the published code. The two scales are not comparable.
+Published figures are shown with plain distances, the convention of the published code. The two scales are not
+comparable.
 
 {chr(10).join(part + chr(10) for part in wasserstein_parts)}
 ## A3: dimension-wise prediction
 
-Mean distance of the points from the diagonal, times 100 (0 is best):
+Mean distance of the points from the diagonal, times 100 (0 is best). R squared has no lower bound, so single numeric
+columns can determine a mean:
 
 {rows("dwpred_distance", {}, TRAINED)}
 
@@ -237,6 +241,11 @@ Each column predicted from the others, trained on real and on synthetic rows, se
 
 {table_of(["", *(str(number) for number in range(1, 11))], histograms)}
 """
+
+
+def _label(method: str) -> str:
+    """The name of a method on the page: `published` would be mistaken for the published figures."""
+    return {"published": "paper's networks", "unsound": "paper's networks, unsound encoder"}.get(method, method)
 
 
 def _at(epsilon: float) -> str:
@@ -255,7 +264,7 @@ def _predictions(results: Sequence[Mapping[str, Any]]) -> str:
     rows: list[list[object]] = []
     for line in lines:
         found = {point[0]: f"{point[3]:.3f}" for point in line["details"]["predictions"]}
-        label = line["method"] + _at(line["epsilon"])
+        label = _label(line["method"]) + _at(line["epsilon"])
         rows.append([label, *(found.get(column, "") for column in columns)])
     if lines:
         real = {point[0]: f"{point[2]:.3f}" for point in lines[0]["details"]["predictions"]}

@@ -195,7 +195,7 @@ def estimate(runs: Runs, contrast: Callable[[Mapping[Design, float]], float]) ->
 
 
 def effect(factors: Sequence[str]) -> Callable[[Mapping[Design, float]], float]:
-    """Of one factor: the mean with it less the mean without it. Of several: how they depend on each other."""
+    """Of one factor: the mean with it minus the mean without it. Of several: how they depend on each other."""
     at = [FACTORS.index(factor) for factor in factors]
 
     def contrast(scores: Mapping[Design, float]) -> float:
@@ -231,7 +231,9 @@ def verdict(runs: Runs) -> str:
         if names:
             parts.append(words.format(_listed([TITLES[name] for name in names])))
     head = "holds" if len(beaten) == len(SINGLES) else "does not hold" if better else "is not shown"
-    return f'"Combining beats any single one" {head}: {"; ".join(parts)}.'
+    whole = estimate(runs, difference(ALL, PLAIN))
+    beside_none = "" if whole is None else f" All four together minus none of them: {whole}."
+    return f'"Combining beats any single one" {head}: {"; ".join(parts)}.{beside_none}'
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -251,7 +253,7 @@ def families(lines: Sequence[experiment.Line]) -> dict[str, list[experiment.Line
 
 
 def page(lines: Sequence[experiment.Line]) -> str:
-    used = sorted({(line["method"], line["expression"]) for line in lines}, key=lambda each: len(each[0]))
+    used = sorted({(line["method"], line["expression"]) for line in lines}, key=lambda each: (len(each[0]), each[0]))
     sections = [_section(title, family) for title, family in families(lines).items()]
     return f"""# The techniques of the DP-GAN abstract, alone and together
 
@@ -263,10 +265,10 @@ Scores are the benchmark's (`understudy.benchmark.scoring`) on {SYNTHETIC_ROWS:,
 better of logistic regression and random forest, tested on real rows; distances are mean total variation of 1-way and
 2-way marginals.
 
-Effects: of a technique, the mean with it less the mean without it, over the other three; of several, half of how much
-the effect of one depends on the other, and so on, zero if effects add up. {CONFIDENCE:.0%} intervals (t, variance
-pooled over tables and budgets) are of complete sets of 16 runs with the same seed, and are not adjusted for their
-number. Distances should be low.
+The effect of a technique is the mean with it minus the mean without it, over all settings of the other three. The
+effect of several is half of the change in one effect that the others cause; it is zero if effects add up.
+{CONFIDENCE:.0%} intervals (t, variance pooled over tables and budgets) are over complete sets of 16 runs with the same
+seed. They are not adjusted for the number of intervals. Lower distances are better.
 
 {chr(10).join(f"- {name}: `{expression}`" for name, expression in used)}
 
@@ -290,7 +292,7 @@ Main effects and interactions, from {sum(len(seeds) for seeds in runs["auc"].val
 
 {_effects(runs)}
 
-All four together, less others:
+All four together, minus others:
 
 {_differences(runs)}
 
@@ -326,7 +328,7 @@ def _effects(runs: Mapping[str, Runs]) -> str:
 
 def _differences(runs: Mapping[str, Runs]) -> str:
     rows = [
-        [f"less {name_of(other)}", *(estimate(runs[metric], difference(ALL, other)) for metric in SCORES)]
+        [f"minus {name_of(other)}", *(estimate(runs[metric], difference(ALL, other)) for metric in SCORES)]
         for other in (PLAIN, *SINGLES)
     ]
     return experiment.table_of(["", *SCORES.values()], rows)

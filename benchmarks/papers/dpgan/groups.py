@@ -92,26 +92,27 @@ def explanation(lines: Sequence[experiment.Line]) -> str:
         found = _scores(lines, variant, term, at, "auc")
         return float(np.mean(found)) if found else None
 
-    plain, groups, both = (
-        mean("one clip norm", "separate"),
-        mean("four groups", "separate"),
-        mean("four groups", "clipped"),
-    )
-    if plain is None or groups is None or both is None:
+    def changes(variant: str, at: float = epsilon) -> list[float] | None:
+        """What a variant adds to the mean AUC of one clip norm, with generated rows not clipped and clipped."""
+        found = [(mean(variant, term, at), mean("one clip norm", term, at)) for term in TERMS]
+        known = [a - b for a, b in found if a is not None and b is not None]
+        return known if len(known) == len(TERMS) else None
+
+    groups = changes("four groups")
+    if groups is None:
         return "Not yet run."
+    plain = [np.mean(_scores(lines, "one clip norm", term, epsilon, "auc")) for term in TERMS]
     parts = [
-        f"Four groups change the mean AUC by {groups - plain:+.3f} where generated rows are not clipped, and by "
-        f"{both - plain:+.3f} where they are clipped alike; one clip norm has {plain:.3f} where they are not clipped."
+        f"One clip norm has a mean AUC of {plain[0]:.3f} if generated rows are not clipped, and {plain[1]:.3f} if they "
+        f"are. Four groups change these by {groups[0]:+.3f} and {groups[1]:+.3f}."
     ]
-    quiet = [mean(variant, "separate", NOISELESS) for variant in ("one clip norm", "four groups")]
-    if quiet[0] is not None and quiet[1] is not None:
-        parts.append(f"With hardly any noise (epsilon {NOISELESS:g}) the change is {quiet[1] - quiet[0]:+.3f}.")
-    small = [mean("one clip norm, a tenth as large", term) for term in TERMS]
-    if small[0] is not None and small[1] is not None:
+    if quiet := changes("four groups", NOISELESS):
         parts.append(
-            f"One clip norm that is a tenth as large changes it by {small[0] - plain:+.3f}, and by "
-            f"{small[1] - plain:+.3f} with clipped generated rows."
+            f"With hardly any noise (epsilon {NOISELESS:g}), four groups change the AUC by {quiet[0]:+.3f} and "
+            f"{quiet[1]:+.3f}."
         )
+    if small := changes("one clip norm, a tenth as large"):
+        parts.append(f"A single clip norm a tenth as large changes it by {small[0]:+.3f} and {small[1]:+.3f}.")
     return " ".join(parts)
 
 

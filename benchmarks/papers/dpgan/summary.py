@@ -58,7 +58,7 @@ def _combinations() -> list[Row]:
             Row(
                 id="D4",
                 what=f"Section 5, AUC on {table.capitalize()}, epsilon {epsilon:g}: {NAMES}; as published without "
-                "noisy marginals",
+                "noisy 1-way marginals",
                 published="a hypothesis",
                 sound=scores[0],
                 as_published=scores[1],
@@ -135,7 +135,7 @@ def _effects() -> list[tuple[str, str]]:
             value = ablation.estimate(ablation.runs_of(lines, "auc"), ablation.effect([factor]))
             if value is not None:
                 parts.append(f"{title.partition(' (')[0].lower()} {value}")
-        text = f"AUC with it less AUC without it, 95 % interval: {', '.join(parts)}." if parts else "Not yet run."
+        text = f"AUC with it minus AUC without it, 95 % interval: {', '.join(parts)}." if parts else "Not yet run."
         found.append((f"{ablation.TITLES[factor].capitalize()} improves a DP-GAN.", text))
     return found
 

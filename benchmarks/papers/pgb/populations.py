@@ -137,18 +137,18 @@ def parts(size: Size) -> list[Part]:
     on_points = [
         of(
             "gaussians",
-            f"gaussians, {nets} networks, {judges}",
+            f"gaussians, {nets} networks, {distinguishers}",
             inner,
             one,
             steps=steps,
             alone=alone,
             selection_fraction=0.1,
             rounds=1000,
-            distinguishers={"critics": "none", "critics and cells": "one_way"}[judges],
+            distinguishers={"critics": "none", "critics and cells": "one_way"}[distinguishers],
             **points,
         )
         for nets, (inner, steps, alone) in networks.items()
-        for judges in ("critics", "critics and cells")
+        for distinguishers in ("critics", "critics and cells")
     ]
     game: dict[str, Any] = {"learning_rate": "sqrt", "after_update": True}  # as in the authors' code
     return [

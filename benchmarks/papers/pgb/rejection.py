@@ -2,10 +2,11 @@
 
     python benchmarks/papers/pgb/rejection.py --profile paper --write
 
-Real rows follow a known law on a line of cells. Generators mix it with laws that miss parts of it, as checkpoints of a
-training do, and each critic is the best one between the real law and its own generator, or that one shrunk towards
-1/2 (weak). Boosting is played without privacy on rows of all generators. Distances from the real law are exact: a
-row's weight counts in its cell, and for sampled steps the expected number of copies does. Runs in seconds on a CPU.
+Real rows follow a known distribution on a line of cells. Generators mix it with others that miss parts of it, as
+checkpoints of a training do, and each critic is the best one between the real distribution and its own generator, or
+that one shrunk towards 1/2 (weak). Boosting is played without privacy on rows of all generators. Distances from the
+real distribution are exact: a row's weight counts in its cell, and for sampled steps the expected number of copies.
+Runs in seconds on a CPU.
 """
 
 import argparse
@@ -48,7 +49,7 @@ PROFILES = {"smoke": (2, 2000), "paper": (20, 20_000)}
 
 
 def one(seed: int, samples: int, *, strength: float, rate: str, rounds: int) -> dict[str, Any]:
-    """The distance from the real law after each step; how far the mixture agrees with the weights."""
+    """The distance from the real distribution after each step; how far the mixture agrees with the weights."""
     generator = np.random.default_rng(seed)
     real = _law(generator)
     laws = [0.5 * real + 0.5 * _law(generator) for _ in range(GENERATORS)]
@@ -132,16 +133,16 @@ def page(results: Sequence[Mapping[str, Any]], command: str) -> str:
     worse = {
         name: sum(e["found"][name]["tv"]["PGB+DRS"] > e["found"][name]["tv"]["PGB"] for e in results) for name in names
     }
-    return f"""# Private post-GAN boosting: the steps of PGB+DRS on a known law
+    return f"""# Private post-GAN boosting: the steps of PGB+DRS on a known distribution
 
 `{command}`, {datetime.date.today()}, {core.machine()};
-seeds 0 to {len(results) - 1}. Total variation from the real law, medians; lower is better. The gain of a mixture is its
-mean over real rows less that over generated ones.
+seeds 0 to {len(results) - 1}. Total variation from the real distribution, medians; lower is better. The gain of a
+mixture is its mean over real rows minus its mean over generated ones.
 
-{core.table_of(["step", *names], rows)}
+{core.table_of(["step", *(name.replace("rate of", "learning rate of") for name in names)], rows)}
 
-Seeds of {len(results)} in which PGB+DRS is further from the real law than PGB:
-{"; ".join(f"{name} {count}" for name, count in worse.items())}.
+Seeds of {len(results)} in which PGB+DRS is further from the real distribution than PGB:
+{"; ".join(f"{name.replace('rate of', 'learning rate of')} {count}" for name, count in worse.items())}.
 """
 
 

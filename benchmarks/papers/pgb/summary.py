@@ -84,9 +84,9 @@ def long_rows() -> list[Row]:
 
     made = []
     for nets in ("the text's", "the code's", "own"):
-        for judges in ("critics", "critics and cells"):
-            part = f"gaussians, {nets} networks, {judges}"
-            what = f"{nets} networks, judged by {judges}, Q capped: {ORDER}"
+        for distinguishers in ("critics", "critics and cells"):
+            part = f"gaussians, {nets} networks, {distinguishers}"
+            what = f"{nets} networks, {distinguishers} as distinguishers, Q capped: {ORDER}"
             made.append(row("P2", what, "0.031 / 0.035 / 0.053 / –", part, _long(part, capped)))
     census, other, private, open_ = (
         "census1940, epsilon 1",
@@ -142,11 +142,12 @@ def verdicts() -> list[tuple[str, str]]:
     return [
         (
             "Why PGB+DRS is below PGB:",
-            f"on a known law (`rejection.py`) the odds of the mixture of selected critics hardly differ from row to "
-            f"row (95th percentile over median {middle('odds')}), because boosting ends where no critic separates; the "
-            f"published acceptance follows ranks, and differs by a factor of {middle('acceptance')}. Total variation "
-            f"from the law: pool {middle('tv', 'pool')}, PGB {middle('tv', 'PGB')}, distinct rows "
-            f"{middle('tv', 'PGB, distinct')}, exact odds {middle('tv', 'PGB x odds')}, published acceptance "
+            f"on a known distribution (`rejection.py`), the odds of the mixture of selected critics hardly differ from "
+            f"row to row (95th percentile over median {middle('odds')}), because boosting ends where no critic "
+            f"separates the rows. The published acceptance follows ranks and differs by a factor of "
+            f"{middle('acceptance')}. Total variation from the known distribution: pool {middle('tv', 'pool')}, PGB "
+            f"{middle('tv', 'PGB')}, distinct rows {middle('tv', 'PGB, distinct')}, exact odds "
+            f"{middle('tv', 'PGB x odds')}, published acceptance "
             f"{middle('tv', 'PGB, accepted')}, both {middle('tv', 'PGB+DRS')}; PGB+DRS is further away in {loses} of "
             f"{len(found)} seeds.",
         )

@@ -120,7 +120,7 @@ def page(lines: Sequence[Line]) -> str:
 
 {experiment.provenance("quail/splits.py", lines)}
 
-F1, and below it AUC, of `{express(LEARNER)}` alone (the whole budget, real rows) less that of a random forest trained
+F1, and below it AUC, of `{express(LEARNER)}` alone (the whole budget, real rows) minus that of a random forest trained
 on {SYNTHETIC_ROWS:,} rows of QUAIL, by fraction of the learner; both are tested on 5,000 other real rows. Below zero
 QUAIL is better. Means of {core.seeds_of(lines)} repetitions (the paper has 75), each with another table. Bins of equal
 width between public bounds.
