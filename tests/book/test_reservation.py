@@ -106,7 +106,7 @@ def test_a_refused_run_is_told_what_would_fit(book: BudgetBook) -> None:
 
 def test_what_does_not_fit_is_refused_before_the_table_is_opened(book: BudgetBook) -> None:
     book.reserve(Cost(book.limit.amount, 0), {"plan": ""})
-    with pytest.raises(BudgetExceeded, match=r"Nothing of this method fits any more\. No row was read"):
+    with pytest.raises(BudgetExceeded, match=r"No run with this method fits any more\. No row was read"):
         fit(book, table=Path("absent.csv"))
     assert book.num_entries == 2
 
@@ -368,7 +368,7 @@ def test_the_largest_epsilon_that_fits_is_close_to_the_best(book: BudgetBook) ->
         ("largest_epsilom = 1", "Did you mean 'largest_epsilon'"),
         ("largest_epsilon = 0", "must be a positive number"),
         ("methods = 'mst'", "must be a list"),
-        ("methods = ['mts']", "no method. Did you mean 'mst'"),
+        ("methods = ['mts']", "not a method. Did you mean 'mst'"),
         ("second_person = 1", "must be true or false"),
         ("require_schema = false", "is not possible"),
         ("methods = [", "is not valid TOML"),
@@ -401,7 +401,7 @@ def test_certificates_show_a_rollback_a_cut_and_another_book(book: BudgetBook, t
     (older / "people.book").write_bytes(old)
     rolled = BudgetBook.open(older / "people.book")  # alone, it looks whole
     (fault,), _ = verify_certificates(rolled, releases)
-    assert "the book ends at 1: it was cut, or is an older copy" in fault
+    assert "the book ends at 1: it was truncated, or is an older copy" in fault
     fit(rolled)  # spent again from the older copy
     (fault,), _ = verify_certificates(rolled, releases)
     assert "with another hash" in fault
@@ -471,7 +471,7 @@ def test_a_steward_keeps_a_book_from_the_command_line(place: Path, capsys: pytes
         (["book", "show", "people.csv"], "people.csv is not a budget book"),
         (["book", "verify", "people.book", "--certificates", "absent"], "absent is not a folder"),
         (["book", "verify", "cut.book"], "was edited"),
-        (["book", "approve", "people.book", "abc", "--by", "bob"], "A plan hash is 64 digits"),
+        (["book", "approve", "people.book", "abc", "--by", "bob"], "A plan hash has 64 hexadecimal digits"),
         (["book", "approve", "people.book", "a" * 64, "--by", " "], "Say who approves"),
         (["book", "show", "people.book", "--json", "people.book", "--force"], "people.book is the budget book"),
         (

@@ -169,7 +169,7 @@ class BudgetBook(Summarized):
     def approve(self, plan: str, by: str) -> None:
         """Notes that someone approves one run of the plan with this hash."""
         if len(plan) != 64 or set(plan) - set("0123456789abcdef"):
-            raise ConfigError("A plan hash is 64 digits from 0 to f, as 'understudy plan --book' prints it.")
+            raise ConfigError("A plan hash has 64 hexadecimal digits, as 'understudy plan --book' prints it.")
         if not by.strip():
             raise ConfigError("Say who approves the plan: --by NAME.")
         self._append(lambda history: (Kind.APPROVE, history.total, {"plan": plan, "by": by.strip()}))

@@ -1,8 +1,8 @@
 """Compares a budget book with the certificates of the runs that it covered.
 
 Alone, a book can only show that its entries follow from each other. A certificate carries the number and the hash of
-its reservation, and that hash depends on all entries before it: so certificates show that a book was cut, rolled back
-to an older copy, rewritten, or exchanged.
+its reservation, and that hash depends on all entries before it: so certificates show that a book was truncated, rolled
+back to an older copy, rewritten, or replaced by another.
 """
 
 import json
@@ -34,9 +34,9 @@ def verify_certificates(book: BudgetBook, folder: str | os.PathLike[str]) -> tup
         if content.get("format") != "understudy-certificate":
             notes.append(f"{path} is not a certificate that can be read.")
         elif not isinstance(entry, Mapping):
-            notes.append(f"{path} is of a run without a budget book: its cost is in no book.")
+            notes.append(f"{path} is from a run without a budget book: its cost is in no book.")
         elif entry.get("dataset") != book.dataset:
-            notes.append(f"{path} is of the budget book of {entry.get('dataset')!r}.")
+            notes.append(f"{path} belongs to the budget book of {entry.get('dataset')!r}.")
         elif (fault := _contradiction(book, content, entry)) is not None:
             faults.append(f"{path} {fault}")
         else:
@@ -49,24 +49,24 @@ def _contradiction(book: BudgetBook, content: Mapping, entry: Mapping) -> str | 
     """How a certificate contradicts the book; None: it does not."""
     number = entry.get("entry")
     if type(number) is int and number > book.num_entries:
-        return f"is of entry {number}, but the book ends at {book.num_entries}: it was cut, or is an older copy."
+        return f"has entry {number}, but the book ends at {book.num_entries}: it was truncated, or is an older copy."
     try:
         found = book.reservation(number)  # type: ignore[arg-type]
     except (LookupError, TypeError):
-        return f"is of entry {number}, which reserves nothing: the book was rewritten, or is another one."
+        return f"has entry {number}, which reserves nothing: the book was rewritten, or is another one."
     if found.digest != entry.get("hash"):
-        return f"is of entry {number} with another hash: the book was rewritten, or is another one."
+        return f"has entry {number} with another hash: the book was rewritten, or is another one."
     if found.outcome is Outcome.WITHDRAWN:
-        return f"is of entry {number}, which was withdrawn: the book was rewritten."
+        return f"has entry {number}, which was withdrawn: the book was rewritten."
     if found.certificate is not None and found.certificate != certificate_digest(content):
         if found.outcome is Outcome.RELEASED and not content.get("released"):
             return None  # the record of an attempt that failed before the same run was resumed
-        return f"was changed after entry {number} was settled, or is of a later state of the book."
+        return f"was changed after entry {number} was settled, or is from a later state of the book."
     return None
 
 
 def _missing(book: BudgetBook, place: Path, seen: set[int]) -> Iterator[str]:
-    """Runs without a certificate here, and releases without the disclosure report that their policy asked for."""
+    """Runs without a certificate here, and releases without the disclosure report that their policy requires."""
     disclosed = {report.get("synthetic") for report in map(_read, place.rglob("*.json")) if _is_disclosure(report)}
     tables = {
         content["book"]["entry"]: _table_names(path, content)

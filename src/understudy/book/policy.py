@@ -46,7 +46,7 @@ class Policy:
             raise ConfigError('methods must be a list of names, such as ["mst", "aim"].')
         for name in self.methods:
             if name not in (known := (AUTO, *SYNTHESIZERS)):
-                raise ConfigError(f"methods lists {name!r}, which is no method.{did_you_mean(name, known)}")
+                raise ConfigError(f"methods lists {name!r}, which is not a method.{did_you_mean(name, known)}")
         resolved = tuple(name_of(read_method(name)) if name == AUTO else name for name in self.methods)
         object.__setattr__(self, "methods", resolved)
 

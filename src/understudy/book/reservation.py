@@ -254,7 +254,7 @@ def _reserve(book: BudgetBook, run: ProposedRun, policy: Policy | None) -> Reser
         return book.reserve(cost, facts, check=find_approval)
     except BudgetExceeded as error:
         fitting = largest_epsilon(book, run)
-        advice = "Nothing of this method fits any more."
+        advice = "No run with this method fits any more."
         if fitting is not None:
             advice = f"With the same schema and method, epsilon {fitting:g} at delta {run.guarantee.delta:g} would fit."
         raise BudgetExceeded(f"{error} {advice} No row was read.", needed=error.needed, left=error.left) from None

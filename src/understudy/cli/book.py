@@ -43,7 +43,7 @@ def book_create(
 ) -> None:
     """Create the budget book of a data set: one file, with a limit that all its releases share.
 
-    Names are declared, and nothing is read off the data. Limit, unit and composition cannot be changed later.
+    Names are declared; nothing is read from the data. Limit, unit and composition cannot be changed later.
     """
     from understudy.book import BudgetBook
 
@@ -110,10 +110,10 @@ def _whole(book: "BudgetBook") -> str:
 def book_approve(
     path: BookPath,
     plan: Annotated[str, typer.Argument(help="The hash of the plan, as 'understudy plan --book' prints it.")],
-    by: Annotated[str, typer.Option("--by", help="Who approves it. The name is noted and not verified.")],
+    by: Annotated[str, typer.Option("--by", help="Who approves it. The name is recorded, not verified.")],
     quiet: Quiet = False,
 ) -> None:
-    """Approve one run of a plan, for a policy that asks for a second person."""
+    """Approve one run of a plan, for a policy that requires a second person."""
     from understudy.book import BudgetBook
 
     BudgetBook.open(path).approve(plan, by)
