@@ -108,11 +108,11 @@ def test_no_run_settles_for_more_than_it_reserved(book: BudgetBook) -> None:
 
 def test_a_withdrawn_run_costs_nothing_and_cannot_be_settled(book: BudgetBook) -> None:
     first = book.reserve(part(book, 2), FACTS)
-    book.withdraw(first.number)
+    book.withdraw(book.reservation(first.number))
     assert book.total == Cost()
     for act in (
         lambda: book.settle(first.number, part(book, 2), Outcome.RELEASED, None),
-        lambda: book.withdraw(first.number),
+        lambda: book.withdraw(book.reservation(first.number)),
         lambda: book.extend(first.number, part(book, 1)),
     ):
         with pytest.raises(BookError):
@@ -126,7 +126,7 @@ def test_a_released_run_cannot_be_settled_again(book: BudgetBook) -> None:
     with pytest.raises(BookError):
         book.settle(first.number, part(book, 8), Outcome.RELEASED, None)
     with pytest.raises(BookError):
-        book.withdraw(first.number)
+        book.withdraw(book.reservation(first.number))
 
 
 def test_an_extension_counts_once_and_is_refused_beyond_the_limit(book: BudgetBook) -> None:
@@ -237,7 +237,7 @@ def filled(path: Path) -> BudgetBook:
     book.approve("ab" * 32, "bob")
     book.extend(first.number, part(book, 3))
     book.settle(first.number, part(book, 5), Outcome.FAILED, "0" * 64)
-    book.withdraw(book.reserve(part(book, 4), FACTS).number)
+    book.withdraw(book.reserve(part(book, 4), FACTS))
     return book
 
 

@@ -11,6 +11,7 @@ import datetime
 import math
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -46,6 +47,11 @@ class BudgetBook(Summarized):
     def __init__(self, path: Path, history: History):
         self.path, self._history = path, history
         self._place = path.absolute()  # a program may change its working folder during a run
+        self._lock = threading.RLock()  # threads that share the object also share its history
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        """A copy, as in another process, reads the file again."""
+        return BudgetBook.open, (self._place,)
 
     @classmethod
     def create(
@@ -199,6 +205,8 @@ class BudgetBook(Summarized):
 
         def decide(history: History) -> tuple[Kind, Cost, dict[str, object]]:
             before = history.reservations[number]
+            if before.outcome is Outcome.WITHDRAWN:
+                raise BookError(f"Entry {number} of {self.path} was withdrawn by another process. Start the run again.")
             new = before.cost.most(cost)
             self._require_room(new - before.counted, new)
             after = history.total - before.counted + new
@@ -217,17 +225,20 @@ class BudgetBook(Summarized):
 
         self._append(decide)
 
-    def withdraw(self, number: int) -> None:
-        """Ends a run that has charged nothing."""
+    def withdraw(self, reserved: Reserved) -> None:
+        """Ends a run that has charged nothing; refused if another process has continued it since."""
 
         def decide(history: History) -> tuple[Kind, Cost, dict[str, object]]:
-            return Kind.WITHDRAW, history.total - history.reservations[number].counted, {"reservation": number}
+            before = history.reservations[reserved.number]
+            if before.last != reserved.last:
+                raise BookError(f"Another process continues the run of entry {before.number}.")
+            return Kind.WITHDRAW, history.total - before.counted, {"reservation": before.number}
 
         self._append(decide)
 
     def refresh(self) -> None:
         """Reads what others have added since."""
-        with self._connection() as file, self._explained():
+        with self._lock, self._connection() as file, self._explained():
             self._catch_up(file)
 
     def to_json(self) -> dict[str, object]:
@@ -293,7 +304,7 @@ class BudgetBook(Summarized):
 
     def _append(self, decide: Callable[[History], tuple[Kind, Cost, dict[str, object]]]) -> Row:
         """Adds the entry that `decide` makes of all entries before it, while no other process can add one."""
-        with self._connection() as file, self._explained():
+        with self._lock, self._connection() as file, self._explained():
             file.execute("BEGIN IMMEDIATE")
             try:
                 self._catch_up(file)
@@ -317,7 +328,9 @@ class BudgetBook(Summarized):
             file = sqlite3.connect(address, uri=True, timeout=_seconds(), isolation_level=None)
         with contextlib.closing(file):
             with self._explained():
-                file.execute("PRAGMA synchronous = FULL")  # an entry that was reported survives a loss of power
+                # An entry that was reported survives a loss of power. With FULL, the deletion of SQLite's journal
+                # need not, and a journal that is back undoes the entry.
+                file.execute("PRAGMA synchronous = EXTRA")
             yield file
 
     def _catch_up(self, file: sqlite3.Connection) -> None:

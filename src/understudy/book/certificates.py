@@ -10,19 +10,25 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from understudy import certificate
 from understudy.book.book import BudgetBook
 from understudy.book.entries import Outcome
 from understudy.book.reservation import certificate_digest
-from understudy.errors import BookError
+from understudy.errors import BookError, UnderstudyError
+from understudy.privacy.ledger import Guarantee
+from understudy.privacy.release_costs import Cost
 
 CERTIFICATE, DISCLOSURE = "certificate.json", "understudy-disclosure"
+SLACK = 10**9
+"""Costs may differ by one part in 10^9: another machine computes other last digits."""
 
 
 def verify_certificates(book: BudgetBook, folder: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
     """What contradicts the book among the certificates in this folder and below, and what else a steward should know.
 
-    Formal guarantee: if a certificate in the folder was made with a later or another state of the book than the one
-    given, or was changed after its run was settled, there is a contradiction.
+    Formal guarantee: if a certificate that names this data set has a reservation that the given book does not have, or
+    one that covers less than the queries of the certificate, or was changed after its run was settled, there is a
+    contradiction.
     """
     place = Path(folder)
     if not place.is_dir():
@@ -58,6 +64,8 @@ def _contradiction(book: BudgetBook, content: Mapping, entry: Mapping) -> str | 
         return f"has entry {number} with another hash: the book was rewritten, or is another one."
     if found.outcome is Outcome.WITHDRAWN:
         return f"has entry {number}, which was withdrawn: the book was rewritten."
+    if found.certificate is None and not _is_covered(book, content, found.cost):
+        return f"costs more than entry {number} has reserved: the book was cut, or is an older copy."
     if found.certificate is not None and found.certificate != certificate_digest(content):
         if found.outcome is Outcome.RELEASED and not content.get("released"):
             return None  # the record of an attempt that failed before the same run was resumed
@@ -65,13 +73,26 @@ def _contradiction(book: BudgetBook, content: Mapping, entry: Mapping) -> str | 
     return None
 
 
+def _is_covered(book: BudgetBook, content: Mapping, reserved: Cost) -> bool:
+    """Whether a reservation covers the queries of a certificate. Extensions are entries after the one it names."""
+    try:
+        statement = certificate.from_json(content)
+        cost = book.terms.cost(statement.queries, Guarantee(statement.epsilon_target, statement.delta))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, UnderstudyError):
+        return False
+    slack = Cost(reserved.amount // SLACK, reserved.delta // SLACK)
+    return cost.fits(reserved + slack)
+
+
 def _missing(book: BudgetBook, place: Path, seen: set[int]) -> Iterator[str]:
     """Runs without a certificate here, and releases without the disclosure report that their policy requires."""
     disclosed = {report.get("synthetic") for report in map(_read, place.rglob("*.json")) if _is_disclosure(report)}
     tables = {
-        content["book"]["entry"]: _table_names(path, content)
+        entry["entry"]: _table_names(path, content)
         for path in place.rglob(CERTIFICATE)
-        if isinstance((content := _read(path)).get("book"), Mapping)
+        if isinstance(entry := (content := _read(path)).get("book"), Mapping)
+        and entry.get("dataset") == book.dataset
+        and type(entry.get("entry")) is int
     }
     for each in book.reservations:
         if each.outcome is Outcome.OPEN:
@@ -89,7 +110,7 @@ def _is_disclosure(content: Mapping) -> bool:
 def _table_names(path: Path, content: Mapping) -> set[str]:
     """Names by which a disclosure report may know the table of this release."""
     names = {path.parent.name.removesuffix(".release")}
-    return names | {Path(name).name.partition(".")[0] for name in content.get("checksums", {})}
+    return names | {Path(name).name.partition(".")[0] for name in content.get("checksums") or ()}
 
 
 def _read(path: Path) -> Mapping:

@@ -63,6 +63,8 @@ class Reserved:
     outcome: Outcome
     facts: Mapping[str, object]
     """The content of the entry: plan, method, epsilon, delta, who and when."""
+    last: int
+    """The last entry about it."""
     certificate: str | None = None
     """The digest of the certificate that it was settled with."""
 
@@ -188,8 +190,8 @@ class History:
             _require(cost.amount > 0 and isinstance(content["plan"], str))
             by = content.get("approved_by")
             _require(by is None or by in self.approvals.get(content["plan"], ()))
-            return Reserved(row.number, row.digest, cost, cost, Outcome.OPEN, content)
-        before = self.reservations[content["reservation"]]
+            return Reserved(row.number, row.digest, cost, cost, Outcome.OPEN, content, row.number)
+        before = dataclasses.replace(self.reservations[content["reservation"]], last=row.number)
         _require(before.outcome in (Outcome.OPEN, Outcome.FAILED))
         if kind is Kind.WITHDRAW:
             _require(before.outcome is Outcome.OPEN)
@@ -197,7 +199,7 @@ class History:
         cost = _cost_from_json(content["cost"])
         if kind is Kind.EXTEND:
             _require(before.cost.fits(cost))
-            return dataclasses.replace(before, cost=cost, counted=cost, outcome=Outcome.OPEN)
+            return dataclasses.replace(before, cost=cost, counted=cost, outcome=Outcome.OPEN, certificate=None)
         outcome, certificate = Outcome(content["outcome"]), content["certificate"]
         _require(cost.amount > 0 and cost.fits(before.cost) and outcome in (Outcome.RELEASED, Outcome.FAILED))
         return dataclasses.replace(before, counted=cost, outcome=outcome, certificate=certificate)

@@ -1,6 +1,7 @@
 """What an institution requires of every run that spends from a budget book: a small TOML file."""
 
 import dataclasses
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -33,7 +34,9 @@ class Policy:
 
     def __post_init__(self) -> None:
         epsilon = self.largest_epsilon
-        if epsilon is not None and (isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or epsilon <= 0):
+        if epsilon is not None and (
+            isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < math.inf
+        ):
             raise ConfigError(f"largest_epsilon must be a positive number, found {epsilon!r}.")
         for name in ("require_schema", "require_disclosure", "second_person"):
             if not isinstance(value := getattr(self, name), bool):
@@ -42,7 +45,7 @@ class Policy:
             raise ConfigError("require_schema = false is not possible: a run with a budget book needs a schema.")
         if self.methods is None:
             return
-        if isinstance(self.methods, str) or not all(isinstance(name, str) for name in self.methods):
+        if not isinstance(self.methods, tuple | list) or not all(isinstance(name, str) for name in self.methods):
             raise ConfigError('methods must be a list of names, such as ["mst", "aim"].')
         for name in self.methods:
             if name not in (known := (AUTO, *SYNTHESIZERS)):
@@ -83,14 +86,18 @@ class Policy:
             )
         if self.methods is None:
             return
-        for name in _names(method):
+        allowed = ", ".join(self.methods)
+        for each in _methods_in(method):
+            name, here = name_of(each), f"{type(each).__module__}:{type(each).__name__}"
             if name not in self.methods:
-                raise ConfigError(f"The policy allows the methods {', '.join(self.methods)}; found {name}.")
+                raise ConfigError(f"The policy allows the methods {allowed}; found {name}.")
+            if SYNTHESIZERS.get(name) != here:  # a class of its own with the name of a method
+                raise ConfigError(f"The policy allows the methods {allowed} of Understudy; found {here}.")
 
 
-def _names(method: Synthesizer) -> list[str]:
+def _methods_in(method: Synthesizer) -> list[Synthesizer]:
     """The method and those inside it, outermost first."""
     settings: list[object] = []
     if dataclasses.is_dataclass(method):
         settings = [getattr(method, field.name) for field in dataclasses.fields(method)]
-    return [name_of(method), *(name for each in settings if isinstance(each, Synthesizer) for name in _names(each))]
+    return [method, *(one for each in settings if isinstance(each, Synthesizer) for one in _methods_in(each))]

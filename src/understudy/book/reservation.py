@@ -135,7 +135,13 @@ class Reservation:
             self._reserved = self.book.extend(self.number, cost)
 
     def note_in(self, checkpoint: Checkpoint) -> None:
-        """So that a resumed run continues this reservation and does not reserve again."""
+        """So that a resumed run continues this reservation and does not reserve again.
+
+        A run that continues one adds an entry: from then on, no other process can withdraw the reservation. It might
+        run from another copy of the checkpoint and not have charged anything.
+        """
+        if self.is_charged and self._reserved.outcome is not Outcome.RELEASED:
+            self._reserved = self.book.extend(self.number, self._reserved.cost)
         checkpoint.note_reservation(json_bytes(dataclasses.asdict(self.entry)))
 
     def settle(self, statement: Statement) -> str | None:
@@ -165,7 +171,7 @@ class Reservation:
                 digest = certificate_digest(certificate.to_json(error.statement))
                 self._end(self._reserved.cost, Outcome.FAILED, digest)
             elif not self.is_charged:
-                self.book.withdraw(self.number)
+                self.book.withdraw(self._reserved)
 
     def _end(self, cost: Cost, outcome: Outcome, digest: str) -> None:
         self.book.settle(self.number, cost, outcome, digest)

@@ -385,7 +385,8 @@ def refuse_own_input(source: str, out: str) -> None:
 def refuse_book(book: Path | None, *outputs: str | Path | None) -> None:
     """Refuses to replace a budget book by an output, even with --force."""
     for out in outputs:
-        if book is not None and out not in (None, "-") and os.path.realpath(str(out)) == os.path.realpath(book):
+        file = str(out).partition("::")[0]  # a book is a database, in which a table could be replaced
+        if book is not None and out not in (None, "-") and os.path.realpath(file) == os.path.realpath(book):
             raise ConfigError(f"{out} is the budget book. Choose another name for the output.")
 
 

@@ -55,11 +55,14 @@ def show_spent(release: "Release | GraphRelease", quiet: bool) -> None:
 def show_book(path: "Path", release: "Release", quiet: bool) -> None:
     """Prints what a budget book has left after this run."""
     from understudy.book import BudgetBook
+    from understudy.errors import BookError
 
     entry = release.statement.facts.book
     if not quiet and entry is not None:
-        book = BudgetBook.open(path)
-        left = f"{book.fraction_left:.2%} of its limit left"
+        try:
+            left = f"{BudgetBook.open(path).fraction_left:.2%} of its limit left"
+        except BookError as error:  # the release is saved: nothing may end the command before its output is written
+            left = f"reserved. {error}".rstrip(".")
         typer.echo(f"Budget book {path}: entry {entry.number}, {left}.", err=True)
 
 
