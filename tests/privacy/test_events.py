@@ -132,6 +132,7 @@ def test_laplace_marginals_cost_what_as_many_counts_cost_and_say_their_noise() -
     values = np.arange(-400, 401)
     masses = np.exp(-np.abs(values) * 0.3 / 2)
     assert marginals.stddev == pytest.approx(np.sqrt((masses * values**2).sum() / masses.sum()))
+    assert LaplaceMarginals(1e-15, 1, 1000).stddev == pytest.approx(math.sqrt(2) * 1e18)  # where 1 - exp(-x) is 0
 
 
 def test_what_costs_at_delta_0() -> None:

@@ -229,6 +229,14 @@ def test_no_more_laplace_answers_than_charged_and_none_for_fewer_rows() -> None:
         noisy_answers(two, Query("counts", "counts", LaplaceMarginals(0.1, 1)), ledger)
 
 
+def test_a_run_without_noise_has_no_epsilon_at_delta_0() -> None:
+    """Its events have finite costs, and its noise is none."""
+    ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
+    for query in MWEM(noise="laplace").plan(FOUR, ledger.remaining):
+        ledger.charge(query)
+    assert ledger.statement().pure_epsilon is None
+
+
 def test_a_cost_without_delta_0_before_leaves_no_pure_guarantee() -> None:
     """The sum still fits the budget, and the statement has no epsilon at delta 0."""
     before = Query("size", "size", DiscreteGaussian(20.0))

@@ -393,8 +393,8 @@ class LaplaceMarginals(Rounds):
     @property
     def stddev(self) -> float:
         """The standard deviation of the noise of a count."""
-        decay = math.exp(-self.epsilon / self.sensitivity)
-        return math.sqrt(2 * decay) / (1 - decay)
+        rate = self.epsilon / self.sensitivity
+        return math.sqrt(2 * math.exp(-rate)) / -math.expm1(-rate)
 
     def describe(self) -> str:
         vectors = "" if self.rounds == 1 else f" of {self.rounds:,} marginals"

@@ -130,6 +130,8 @@ class Statement(Summarized):
     @property
     def pure_epsilon(self) -> float | None:
         """Epsilon at delta 0, by simple composition, if every query has one; that of the most expensive partition."""
+        if not math.isfinite(self.epsilon):  # without noise, whatever its events say
+            return None
         own: dict[str | None, float] = {None: 0.0}
         for query in self.queries:
             cost = query.event.pure_epsilon
