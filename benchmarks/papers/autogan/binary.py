@@ -51,7 +51,7 @@ CELLS = {
     ],
 }
 SCORED_ROWS = 2000
-"""Each column is predicted from so many rows."""
+"""The number of rows that each column is predicted from."""
 
 
 @functools.cache

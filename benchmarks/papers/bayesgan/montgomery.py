@@ -2,7 +2,7 @@
 
 Arnold, Neunhoeffer and Sternberg, "Releasing differentially private synthetic micro-data with Bayesian GANs". 500 rows
 and 41 columns; CART (synthpop) and BayesGAN without privacy, DP-BayesGAN at epsilon 10 and 1. Of each fit ten copies
-are drawn and judged by the mean pMSE of a logistic regression and of a classification tree. Some lines are for
+are drawn and scored by the mean pMSE of a logistic regression and of a classification tree. Some lines are for
 reference: columns drawn independently, and other tables of the recipe itself, that is what a perfect generator has.
 
     python benchmarks/papers/bayesgan/montgomery.py --profile paper --write
@@ -313,7 +313,7 @@ Simulated table of seed {DATA_SEED}; settings were chosen on one of another seed
 {profile.copies} copies of {ROWS} rows each. "Upper branch": of rows with x10 of at least {JUMP:g}, the share
 with y within 500 of its line there ({upper_branch(real):.2f} in the real table). "Lower branch": of the other rows,
 the share with y below {line(JUMP):,.0f}, where the line begins ({lower_branch(real):.2f} in the real table).
-Seconds are of fit and copies, not of their judgement.
+Seconds are of fit and copies, without scores.
 
 | | pMSE, logit | pMSE, tree | upper branch | lower branch | fits | seconds each |
 |---|---:|---:|---:|---:|---:|---:|

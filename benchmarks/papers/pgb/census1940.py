@@ -89,7 +89,7 @@ def published(steps: int) -> DPGAN:
 
 
 def ours(profile: core.Profile, census: Census) -> Boosted:
-    """The package's own settings; cells of income with each regressor judge beside the critics."""
+    """The package's own settings; cells of income with each regressor are distinguishers beside the critics."""
     inner = DPGAN(steps=min(profile.steps, 500))
     queries = tuple((census.income, name) for name in census.regressors)
     return profile.boosted(inner, distinguishers=queries, checkpoint_every=min(profile.every, 5))

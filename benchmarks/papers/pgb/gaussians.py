@@ -4,8 +4,9 @@
 
 The networks of the paper (generator 512-256, latent 2; critic 128-256; KL-WGAN) see the two columns as numbers between
 declared bounds. Weights are not averaged, as in the paper, so that checkpoints differ. Epsilon 1 at delta 2e-5, a tenth
-of it for the picks. A third part keeps generator and guarantee, but takes a smaller critic, the plain GAN loss and, as
-judges beside the critics, the cells of x and of y by themselves; the generator still makes numbers, not bins.
+of it for the selections. A third part keeps generator and guarantee, but takes a smaller critic, the plain GAN loss
+and, as distinguishers beside the critics, the cells of x and of y by themselves; the generator still makes numbers, not
+bins.
 """
 
 import dataclasses
@@ -68,7 +69,7 @@ PROFILES["private"] = dataclasses.replace(PROFILES["paper"], kinds=("epsilon 1",
 
 
 def published(profile: core.Profile) -> Boosted:
-    """The paper's networks, loss and judges."""
+    """The paper's networks, loss and distinguishers."""
     inner = dataclasses.replace(PGB_GAUSSIANS, steps=profile.steps, ema_decay=0.0)
     return profile.boosted(inner, share=0.1, distinguishers="none")
 

@@ -3,11 +3,11 @@
     python benchmarks/papers/pgb/mnist.py --profile paper --calibrate
     python benchmarks/papers/pgb/mnist.py --profile paper --tune 9 --seeds 0 1 2 --out benchmarks/results
 
-A DCGAN (KL-WGAN loss) without batch normalisation, which no private critic may have: layer normalisation stands in
-the generator, nothing in the critic. Images go to the package's training loop as arrays; its draws, clipped gradients,
-noise, picks and game are those of every table. With privacy there is one training of 30 epochs. GAN and DRS take its
-last state; PGB takes checkpoints of the first 25, and the picks cost what the last five would have: each output has
-epsilon 10 by itself. Real images are judged one by one, by all critics at once: the value of an image is then a
+A DCGAN (KL-WGAN loss) without batch normalisation, which no private critic may have: the generator has layer
+normalisation, the critic none. Images go to the package's training loop as arrays; batches, clipped gradients, noise,
+selections and game are those of every table. With privacy there is one training of 30 epochs. GAN and DRS take its
+last state; PGB takes checkpoints of the first 25, and the selections cost what the last five would have: each output
+has epsilon 10 by itself. All critics are evaluated on one real image at a time: the value of an image is then a
 function of that image on every device, and the ledger charges the selections. All seeds of a kind train as one
 program. With `--tune SEED`, learning rates are chosen on that seed by the score of the last generator. Scores are
 those of a classifier that is trained here. The noise of a profile is what `--calibrate` prints for it; a ledger
@@ -85,7 +85,7 @@ PIXELS = SIDE * SIDE
 NAME = "pgb_mnist"
 
 Codes = UInt8[np.ndarray, "images pixels"]
-"""Images as they are stored and judged: a byte for each pixel."""
+"""Images as they are stored and scored: a byte for each pixel."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

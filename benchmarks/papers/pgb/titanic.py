@@ -1,11 +1,11 @@
-"""Titanic: classifiers trained on synthetic rows, judged on real ones. Experiments P7, P8 and P9 of the boosting paper.
+"""Titanic: classifiers trained on synthetic rows, tested on real ones. Experiments P7, P8 and P9 of the boosting paper.
 
     UNDERSTUDY_DATA=folder python benchmarks/papers/pgb/titanic.py --profile paper --minutes 10 --write
 
-Networks of the paper (256-128-128, latent 64, draws of about 64 rows) see numbers as numbers; missing ages and ports
-are levels of their own, where the paper imputed them from the data. Epsilon 2 at delta 5.6e-4, under our ledger. Three
-more rows use the package's own settings: noisy marginals, a small critic, averaged weights, and cells of marginals
-with the target as judges beside the critics.
+Networks of the paper (256-128-128, latent 64, batches of about 64 rows) see numbers as numbers; missing ages and ports
+are categories of their own, where the paper imputed them from the data. Epsilon 2 at delta 5.6e-4, under our ledger.
+Three more rows use the package's own settings: noisy marginals, a small critic, averaged weights, and cells of
+marginals with the target as distinguishers beside the critics.
 """
 
 import sys
@@ -155,7 +155,7 @@ def page(profile: core.Profile, results: Sequence[Mapping[str, Any]]) -> str:
 
 {core.provenance("titanic", results)}
 Medians over the repetitions (published: 20 of each; here: {counts}). {core.sizes(profile)}
-Synthetic tables have {ROWS} rows; classifiers are judged on the 418 test rows.
+Synthetic tables have {ROWS} rows; classifiers are tested on the 418 test rows.
 
 ## Real training rows
 

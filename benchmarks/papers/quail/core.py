@@ -190,7 +190,7 @@ def learned(table: pa.Table, learner: Learner, guarantee: us.Guarantee, *, schem
 
 
 def load_classes(name: str, seed: int) -> Public:
-    """`classes_10000`: scikit-learn's made classes, so many rows to train and 5,000 to test; a table for each seed."""
+    """`classes_10000`: scikit-learn's made classes, 10,000 training and 5,000 test rows; one table per seed."""
     return Public(*made_classes(int(name.removeprefix("classes_")), seed=seed))  # type: ignore[arg-type]
 
 

@@ -28,7 +28,7 @@ EPSILONS = (1.0, 3.0, 10.0)
 SIZES = (10_000, 50_000, 20_000, 30_000, 40_000)
 SEEDS = 10
 SYNTHETIC_ROWS = 5000
-"""The forest is trained on so many, whatever the size of the table: it is what takes the time."""
+"""The rows that the forest is trained on, whatever the size of the table: its training takes most of the time."""
 
 
 def make_cells(

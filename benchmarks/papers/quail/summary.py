@@ -123,7 +123,7 @@ def _sra_row() -> Row:
 def _punchlines() -> tuple[str, str]:
     page = (RESULTS / "suite_quail-paper.md").read_text(encoding="utf-8")
     found = re.search(r"Of the paper's six punchlines, .*?\.\n", page)
-    return "The six punchlines.", f"{found.group(0).strip()} {PAGE}" if found else "Not run."
+    return "The six punchlines.", f"{found.group(0).strip()} Details: {PAGE}." if found else "Not run."
 
 
 # -------------------------------------------------------------------------------------------------------- other results

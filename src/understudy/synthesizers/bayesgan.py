@@ -199,7 +199,7 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
         return Plan(tuple(queries), notes if self.noise_multiplier is None else (*notes, moments_note(left, events)))
 
     def _noisy_events(self, domain: Domain, steps: int) -> list[SubsampledGaussian]:
-        """The events of so many steps with the noise multiplier of the settings."""
+        """The events of this number of steps with the noise multiplier of the settings."""
         assert self.noise_multiplier is not None
         return self._events(self._stages(domain.num_rows, steps), self.noise_multiplier)
 

@@ -302,7 +302,7 @@ def promised_gap(
     """The same bound before a game is played: from public numbers alone, whatever the rows and the selections are.
 
     Gains are from 0 to 1, so `rounds` rounds of multiplicative weights with a constant learning rate have a regret of
-    at most log(M) / (rate T) + rate / 8: Theorem 3 of the paper, with a constant of 1/8 instead of 4. The bound is
+    at most log(M) / (eta T) + eta / 8: Theorem 3 of the paper, with a constant of 1/8 instead of 4. The bound is
     infinite for learning rates that change, to which it does not apply.
 
     >>> round(promised_gap(100_000, 101, 400, 500.0), 2)
