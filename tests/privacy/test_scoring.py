@@ -88,6 +88,14 @@ def test_scores_are_clamped_to_a_public_range() -> None:
     np.testing.assert_array_equal(private._exact_sums() / STEPS, [25, 50, 25])
 
 
+def test_a_run_does_not_fail_by_the_score_of_a_row() -> None:
+    """Not even while JAX is told to stop at NaN and infinity."""
+    scored = trace_scores([lambda row: jnp.log(row[0])], PAIR)
+    with jax.debug_nans(True), jax.debug_infs(True):
+        found = scored(np.asarray([[-1, 0], [0, 0], [1, 0]], np.float32))
+    np.testing.assert_array_equal(found[:, 0], [np.nan, -np.inf, 0])
+
+
 # ----------------------------------------------------------------------------------------------- scores of private rows
 
 
