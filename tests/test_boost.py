@@ -1,4 +1,4 @@
-"""Boosting of anybody's GAN: what it charges, what it improves, what it says and what it refuses."""
+"""Boosting of a GAN of any package: what it charges, what it improves, what it says and what it refuses."""
 
 import math
 import warnings
@@ -110,7 +110,7 @@ def test_frames_come_back_as_frames() -> None:
         ({"samples": [np.asarray([["a", "b"]] * 3)]}, "must be numbers"),
         ({"samples": [SAMPLES[0][:1]]}, "pool of one row"),
         ({"discriminators": None, "scores": [scored(SAMPLES[0])]}, "a list of 3 arrays"),
-        ({"discriminators": None, "scores": [scored(each)[1:] for each in SAMPLES]}, "a line for each generated row"),
+        ({"discriminators": None, "scores": [scored(each)[1:] for each in SAMPLES]}, "one line per generated row"),
         ({"score_range": (1.0, 0.0)}, "the lower one first"),
         ({"score_range": 3}, "the lower one first"),
         ({"score_range": (-1.7e308, 1.7e308)}, "the lower one first"),  # its length is infinite

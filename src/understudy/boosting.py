@@ -1,4 +1,4 @@
-"""Post-GAN boosting for anybody's GAN: `plan_boost` lists the selections, and `boost` weights generated rows by them.
+"""Post-GAN boosting for any GAN: `plan_boost` lists the selections, and `boost` weights generated rows by them.
 
 Generators and discriminators were trained elsewhere, with any package. What comes in are samples of the checkpoints,
 and discriminators as functions of a row or as scores that were computed already. The private rows are used by the
@@ -74,8 +74,8 @@ class BoostedSamples:
         return reject_exactly(self.weights, self.mixture)
 
     def sample(self, num_rows: int, *, seed: int | None = None) -> Any:
-        """Rows drawn by weight, in the form of the samples that were given. Post-processing: free, as often as
-        wanted. `seed` makes the sample reproducible and does not affect the guarantee."""
+        """Rows drawn by weight, in the form of the samples that were given. Post-processing, so it has no
+        privacy cost. `seed` makes the sample reproducible and does not affect the guarantee."""
         check_size(num_rows, "The number of synthetic rows")
         check_seed(seed)
         key = fresh_key() if seed is None else jax.random.key(seed)
@@ -138,7 +138,7 @@ def boost(
 
     - `discriminators`: functions of one row, written with `jax.numpy`, that return one number. `real` and all
       `samples` are then arrays with the values of a row in each line.
-    - `scores`: for each checkpoint an array with a line for each generated row and a column for each discriminator.
+    - `scores`: for each checkpoint an array with one line per generated row and one column per discriminator.
       `real` is then the same for the private rows: their scores, which are as private as the rows. The scores of a row
       must depend on that row alone.
 
@@ -236,7 +236,7 @@ class _Generated:
             rows, origin, sizes = _concatenate(samples)
             parts = [_numbers(each, "scores") for each in scores]
             if [len(each) for each in parts] != sizes or len({each.shape[1] for each in parts}) != 1:
-                raise ConfigError("scores must have a line for each generated row and a column for each discriminator.")
+                raise ConfigError("scores must have one line per generated row and one column per discriminator.")
             together = np.concatenate(parts)
             return cls(rows, origin, _at_least_two(together), None, together.shape[1])
         assert discriminators is not None
@@ -269,9 +269,7 @@ def _numbers(values: Rows, what: str) -> Float[np.ndarray, "rows columns"]:
     if array is None:  # raised here, since the error above quotes a value
         raise ConfigError(f"{what} must be numbers. Encode categories first, or give scores.")
     if array.ndim != 2:
-        raise ConfigError(
-            f"{what} must have a line for each row and a column for each value: an array of 2 dimensions."
-        )
+        raise ConfigError(f"{what} must be an array of 2 dimensions: one line per row and one column per value.")
     return array
 
 

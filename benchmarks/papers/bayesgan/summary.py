@@ -39,8 +39,8 @@ def _curve_ends(method: str) -> str:
         return ""
     logit, tree = (float(np.mean(values)) for values in found)
     return (
-        f" The paper's networks have {logit:.4f} and {tree:.4f} even without noise; 0.25 means that real and synthetic "
-        "rows are separated perfectly."
+        f" The paper's networks have {logit:.4f} and {tree:.4f} even without noise; 0.25, the largest pMSE, means that "
+        "real and synthetic rows are separated perfectly."
     )
 
 
