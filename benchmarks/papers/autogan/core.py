@@ -60,9 +60,16 @@ COLOURS = ("#222222", "#c0392b", "#2471a3", "#1e8449")
 def scatter(
     panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], title: str, *, diagonal: bool = False
 ) -> str:
-    """Points in panels side by side as a small SVG; with a diagonal, on which they should lie."""
-    side, gap, top = 240, 50, 46
-    width, height = gap + len(panels) * (side + gap), top + side + 40
+    """Points in panels, three in a line, as a small SVG; with a diagonal, on which they should lie.
+
+    >>> import re
+    >>> picture = scatter({"a": {"real": [[0, 0], [1, 1]], "synthetic": [[0, 0], [1, 1]]}}, "same points")
+    >>> re.findall('cx="([0-9.]+)"', picture)
+    ['50.0', '290.0', '50.0', '290.0']
+    """
+    side, gap, head, foot = 240, 50, 46, 40
+    columns = max(1, min(3, len(panels)))
+    width, height = gap + columns * (side + gap), 20 + -(-len(panels) // columns) * (head - 20 + side + foot)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
         f'font-size="11"><rect width="{width}" height="{height}" fill="white"/><text x="{gap}" y="18" '
@@ -73,7 +80,7 @@ def scatter(
     if diagonal:  # from nothing to a little above the largest
         low, high = np.zeros(2), np.full(2, min(1.0, 1.1 * float(points.max())))
     for number, (name, panel) in enumerate(panels.items()):
-        left = gap + number * (side + gap)
+        left, top = gap + number % columns * (side + gap), head + number // columns * (head - 20 + side + foot)
         parts.append(f'<rect x="{left}" y="{top}" width="{side}" height="{side}" fill="none" stroke="#999"/>')
         parts.append(f'<text x="{left}" y="{top - 8}">{name}</text>')
         if diagonal:
@@ -82,13 +89,13 @@ def scatter(
                 f'<text x="{left}" y="{top + side + 16}">0</text><text x="{left + side}" y="{top + side + 16}" '
                 f'text-anchor="end">{high[0]:.2g}</text>'
             )
-        for colour, (label, values) in zip(COLOURS if len(panel) > 1 else COLOURS[1:], panel.items(), strict=False):
+        colours = COLOURS if len(panel) > 1 else COLOURS[1:]
+        for series, (colour, (label, values)) in enumerate(zip(colours, panel.items(), strict=False)):
             at = np.clip((np.asarray(values, float) - low) / np.maximum(high - low, 1e-9), 0, 1)
             parts += [
                 f'<circle cx="{left + side * x:.1f}" cy="{top + side * (1 - y):.1f}" r="1.6" fill="{colour}" '
                 'fill-opacity="0.5"/>'
                 for x, y in at
             ]
-            parts.append(f'<text x="{left}" y="{top + side + 16}" fill="{colour}">{label}</text>')
-            left += 90
+            parts.append(f'<text x="{left + 90 * series}" y="{top + side + 16}" fill="{colour}">{label}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
