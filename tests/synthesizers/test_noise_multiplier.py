@@ -128,7 +128,12 @@ def test_contradictions_are_refused_before_anything_is_read(expression: str, wor
 @pytest.mark.parametrize(
     ("expression", "budget", "error", "words"),
     [
-        ("dpgan(noise_multiplier=3.0, sampling_rate=0.5)", Budget(0.01, 1e-6), BudgetExceeded, "not even 1 step fit"),
+        (
+            "dpgan(noise_multiplier=3.0, sampling_rate=0.5)",
+            Budget(0.01, 1e-6),
+            BudgetExceeded,
+            "not even 1 step fits into",
+        ),
         ("dpgan(noise_multiplier=1e5)", Budget(1.0, 1e-6), ConfigError, "more than 1,000,000 steps"),
         ("dpgan(noise_multiplier=5.0)", us.Guarantee.not_private().budget(), ConfigError, "Set steps instead"),
         (f"autogan({TINY_AUTOENCODER.replace('60.0', '5.0')})", Budget(0.01, 1e-6), BudgetExceeded, "whole budget"),

@@ -39,7 +39,7 @@ def pictures() -> dict[str, str]:
     found = {}
     for table in sorted({line["table"] for line in _lines("quail_splits")}):
         size = int(table.removeprefix("classes_"))
-        found[f"quail_splits_{size // 1000}k.svg"] = f"Q10: F1 alone minus F1 of QUAIL, {size:,} rows"
+        found[f"quail_splits_{size // 1000}k.svg"] = f"Q10: F1 of the learner alone minus F1 of QUAIL, {size:,} rows"
     for name, title in (("scales", "Q12: F1 by rows"), ("regression", "Q9: RMSE by epsilon")):
         if _lines(f"quail_{name}"):
             found[f"quail_{name}.svg"] = title
@@ -255,8 +255,8 @@ def _split_rows() -> list[Row]:
         found.append(
             Row(
                 id="Q10",
-                what=f"Figures 6, 7 and 11 to 25, {inner} inside, epsilon 3: F1 alone minus F1 of QUAIL at fraction "
-                "0.1 / 0.5 / 0.9",
+                what=f"Figures 6, 7 and 11 to 25, {inner} inside, epsilon 3: F1 of the learner alone minus "
+                "F1 of QUAIL at fraction 0.1 / 0.5 / 0.9",
                 sound="; ".join(parts),
                 seeds=_seeds(own),
                 command="splits.py",

@@ -214,8 +214,9 @@ class Budget:
         )
         if not found:
             raise BudgetExceeded(
-                f"With this noise_multiplier not even {multiple} step{'s' * (multiple > 1)} fit into epsilon "
-                f"{self.epsilon:g} at delta {self.delta:g}. Raise noise_multiplier or epsilon, or lower sampling_rate."
+                f"With this noise_multiplier not even {multiple} step{'s fit' if multiple > 1 else ' fits'} into "
+                f"epsilon {self.epsilon:g} at delta {self.delta:g}. Raise noise_multiplier or epsilon, or lower "
+                "sampling_rate."
             )
         return found
 
