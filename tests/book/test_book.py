@@ -446,7 +446,7 @@ def test_it_shows_itself_and_its_runs(book: BudgetBook) -> None:
     assert "25%" in text
     assert book.to_json()["runs"] == [
         {
-            **{key: FACTS.get(key) for key in ("method", "epsilon", "delta", "by", "plan")},
+            **{key: FACTS.get(key) for key in ("method", "epsilon", "delta", "by", "plan", "policy", "approved_by")},
             "time": book.reservations[0].facts["time"],
             "entry": 2,
             "state": "open",

@@ -22,6 +22,8 @@ from understudy.book.entries import Outcome
 from understudy.cli.options import refuse_book
 from understudy.cli.output import show_book
 from understudy.errors import BookError, ConfigError, SchemaError
+from understudy.failed_run import SpentError
+from understudy.privacy.ledger import Ledger
 from understudy.privacy.release_costs import Cost
 from understudy.synthesizers import mst
 
@@ -176,3 +178,42 @@ def test_a_class_with_the_name_of_a_method_is_not_that_method(book: BudgetBook) 
     with pytest.raises(ConfigError, match="of Understudy; found"):
         us.fit(TABLE, MST(), epsilon=1, schema=SCHEMA, book=book, policy=Policy(methods=("mst",)))
     assert book.num_entries == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "error"), [(Policy(largest_epsilon=0.5), ConfigError), (Policy(second_person=True), BookError)]
+)
+def test_a_resumed_run_must_meet_the_policy_too(
+    book: BudgetBook, tmp_path: Path, policy: Policy, error: type[Exception]
+) -> None:
+    place = tmp_path / "run.checkpoint"
+    with pytest.raises(Killed):
+        fit(book, checkpoint=place, progress=kill_at(0.3))
+    with pytest.raises(error, match="The policy"):
+        fit(book, checkpoint=place, resume=True, policy=policy)
+    book.refresh()
+    assert [each.outcome for each in book.reservations] == [Outcome.OPEN]
+
+
+def test_an_entry_has_the_policy_of_its_run(book: BudgetBook) -> None:
+    fit(book, policy=Policy(methods=("mst",)))
+    fit(book)
+    first, second = (run["policy"] for run in BudgetBook.open(book.path).to_json()["runs"])  # type: ignore[attr-defined]
+    assert first["methods"] == ["mst"]
+    assert second is None
+
+
+def test_a_run_that_the_book_stops_says_so(book: BudgetBook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its first query, such as an estimate of categories."""
+    reserve = Ledger.reserve
+
+    def locked_later(self: Ledger, queries: Any) -> None:
+        if self.queries:
+            raise BookError("people.book is in use by another process.")
+        reserve(self, queries)
+
+    monkeypatch.setattr(Ledger, "reserve", locked_later)
+    schema = {"table": {"rows": 100}, "columns": {"member": {"kind": "categorical"}}}
+    with pytest.raises(SpentError, match="in use by another process"):
+        us.fit(TABLE, "mst", epsilon=1, schema=schema, book=book)
+    assert [each.outcome for each in book.reservations] == [Outcome.FAILED]

@@ -29,6 +29,8 @@ FORMAT_VERSION = 1
 SECONDS = "UNDERSTUDY_BOOK_SECONDS"
 """Environment variable: how long to wait for a book that another process writes. Default: 30 seconds."""
 
+SHOWN = ("time", "method", "epsilon", "delta", "by", "plan", "policy", "approved_by")
+"""Facts of a run that `to_json` has; None: the run had none."""
 _TABLE = "CREATE TABLE entries (number INTEGER PRIMARY KEY, content TEXT, previous TEXT, hash TEXT)"
 
 
@@ -254,7 +256,7 @@ class BudgetBook(Summarized):
             "hash": self.head,
             "runs": [
                 {
-                    **{key: each.facts.get(key) for key in ("time", "method", "epsilon", "delta", "by", "plan")},
+                    **{key: each.facts.get(key) for key in SHOWN},
                     "entry": each.number,
                     "state": each.outcome.value,
                     "fraction": each.counted.fraction_of(self.limit),

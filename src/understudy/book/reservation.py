@@ -211,10 +211,13 @@ def open_reservation(
         return contextlib.nullcontext()
     rules = policy if isinstance(policy, Policy | None) else Policy.read(policy)
     opened, run = propose_run(book, schema, method, guarantee, binning, target=target, seed=seed)
-    if resume and checkpoint is not None and (noted := reservation_of(checkpoint)) is not None:
-        return Reservation(opened, _continued(opened, noted), resumed=True)
     if rules is not None:
         rules.check(run.method, run.guarantee)
+    if resume and checkpoint is not None and (noted := reservation_of(checkpoint)) is not None:
+        found = _continued(opened, noted)
+        if rules is not None and rules.second_person and "approved_by" not in found.facts:
+            raise BookError("The policy requires an approval, but the run to be resumed was started without one.")
+        return Reservation(opened, found, resumed=True)
     return Reservation(opened, _reserve(opened, run, rules), resumed=False)
 
 
@@ -242,6 +245,7 @@ def _reserve(book: BudgetBook, run: ProposedRun, policy: Policy | None) -> Reser
         "epsilon": run.guarantee.epsilon,
         "delta": run.guarantee.delta,
         "by": user,
+        **({} if policy is None else {"policy": dataclasses.asdict(policy)}),
         **({"disclosure": True} if policy is not None and policy.require_disclosure else {}),
     }
 

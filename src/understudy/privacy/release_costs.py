@@ -143,7 +143,11 @@ class ReleaseFilter:
         return total
 
     def spent_epsilon(self, total: Cost) -> float:
-        """The epsilon that this sum of costs guarantees, at the delta of the filter: for people."""
+        """The epsilon of a filter with this sum as its limit, at the same delta: for people.
+
+        It is no guarantee at a moment that was chosen after seeing releases, which would take a privacy odometer. Only
+        the limit of the filter is one.
+        """
         if total.amount == 0:
             return 0.0
         amount = total.amount / 10**AMOUNT_DIGITS
