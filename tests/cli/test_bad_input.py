@@ -765,3 +765,8 @@ def test_errors_leave_one_line_also_at_exit(place: Path) -> None:
         "in a schema."
     )
     assert done.stderr.splitlines() == [said]
+
+
+def test_a_misspelt_command_is_one_sentence_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["book", "shw", "people.book"]) == 2
+    assert "Did you mean 'show'? Try 'understudy book --help'." in capsys.readouterr().err

@@ -38,7 +38,8 @@ def _fail_unexpected(error: Exception) -> int:
     if hasattr(error, "format_message"):  # what the argument parser raises
         message = " ".join(error.format_message().split()).rstrip(".")
         command = getattr(getattr(error, "ctx", None), "command_path", "understudy")
-        return _fail(f"{message}. Try '{command} --help'.")
+        end = "" if message.endswith("?") else "."
+        return _fail(f"{message}{end} Try '{command} --help'.")
     if type(error).__name__ == "Abort":
         return _fail("interrupted; nothing was written.", INTERRUPTED)
     if os.environ.get("UNDERSTUDY_DEBUG"):
