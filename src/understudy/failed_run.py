@@ -18,7 +18,6 @@ from understudy import certificate, certificate_page
 from understudy.certificate import round_up
 from understudy.errors import (
     BookError,
-    BudgetExceeded,
     CheckpointError,
     ClusterError,
     TableError,
