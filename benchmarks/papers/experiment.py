@@ -278,7 +278,9 @@ def main(
     pictures: Callable[[Sequence[Line]], None] | None = None,
 ) -> None:
     """Runs the cells of a profile that have no line yet, and with --write makes the page."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--profile", choices=list(cells), default="smoke")
     for name, kind in (("methods", str), ("tables", str), ("epsilons", float), ("seeds", int)):
         parser.add_argument(f"--{name}", nargs="+", type=kind, help=f"these {name} alone")

@@ -196,7 +196,9 @@ class _Once:
 
 def arguments(about: str, profiles: Mapping[str, Profile]) -> tuple[argparse.Namespace, Profile]:
     """What the command line says, and the profile it means."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--profile", choices=list(profiles), default="smoke")
     parser.add_argument("--seeds", type=int, help="number of repetitions, instead of the profile's")
     parser.add_argument("--minutes", type=float, help="start no repetition after this many minutes")

@@ -227,7 +227,9 @@ def seeds_of(lines: Sequence[Line]) -> str:
 
 
 def arguments(about: str, profiles: Sequence[str] = ("smoke", "paper")) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--profile", choices=list(profiles), default="smoke")
     parser.add_argument("--append", action="store_true", help="go on after the cells in the result file")
     parser.add_argument("--write", action="store_true", help="write the result file, and the picture if there is one")

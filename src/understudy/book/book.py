@@ -112,7 +112,7 @@ class BudgetBook(Summarized):
         if not place.is_file():
             what = "is a folder, not a budget book" if place.is_dir() else "does not exist"
             raise BookError(
-                f"{place} {what}. Create a budget book: understudy book create {place.name} --epsilon 3 --delta 1e-5"
+                f"{place} {what}. Create a budget book: understudy book create {place} --epsilon 3 --delta 1e-5"
             )
         book = cls(place, History())
         with book._connection() as file, book._explained():
