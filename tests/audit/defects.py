@@ -127,10 +127,10 @@ def _rows_from_data(patch: Patch) -> None:
 def _delta_from_data(patch: Patch) -> None:
     sound = api.fit_table
 
-    def with_delta(data: sources.TableToFit, options: api.FitOptions) -> release.Release:
+    def with_delta(data: sources.TableToFit, options: api.FitOptions, *rest: Any) -> release.Release:
         assert options.guarantee is not None
         guarantee = dataclasses.replace(options.guarantee, delta=data.table._table.num_rows**-1.5)
-        return sound(data, dataclasses.replace(options, guarantee=guarantee))
+        return sound(data, dataclasses.replace(options, guarantee=guarantee), *rest)
 
     patch.setattr(api, "fit_table", with_delta)
 

@@ -57,8 +57,8 @@ def _noise_of_the_chain(patch: Patch) -> None:
 
 
 def _variance_for_deviation(patch: Patch) -> None:
-    def inverted(event: Any, source: Any, *, num_queries: int, num_teachers: int) -> tuple[np.ndarray, int]:
-        return source.discrete_gaussian(1 / event.noise_multiplier, (num_queries,)), 1
+    def inverted(ledger: Any, event: Any, *, num_queries: int, num_teachers: int) -> tuple[np.ndarray, int]:
+        return ledger.noise.discrete_gaussian(1 / event.noise_multiplier, (num_queries,)), 1
 
     patch.setattr(charges, "_vote_noise", inverted)
 
@@ -150,7 +150,7 @@ def _plain_float_sums(patch: Patch) -> None:
 
     patch.setattr(clipping, "total_of_blocks", added_as_floats)
     patch.setattr(clipping, "num_blocks", lambda num_units, block: 1)
-    patch.setattr(clipping, "rounding_margin", lambda *args: 2.0**-9)
+    patch.setattr(clipping, "rounding_margin", lambda *args, **named: 2.0**-9)
     patch.setattr(sampling, "add_totals", as_floats)
 
 

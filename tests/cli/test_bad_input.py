@@ -337,7 +337,7 @@ def test_synth_is_checked_before_anything_is_spent(arguments: tuple[str, ...], w
 )
 def test_command_line_itself(arguments: tuple[str, ...], command: str, said) -> None:
     """The hint names the command whose help tells more."""
-    assert re.search(rf"[^.]\. Try '{command} --help'\.$", said(*arguments))
+    assert re.search(rf"[^.?][.?] Try '{command} --help'\.$", said(*arguments))
 
 
 # --- Outputs ---

@@ -211,11 +211,11 @@ def charge_votes(
         raise BudgetExceeded(
             f"'{query.what}' is planned for {event.rounds} votes, not for {num_queries}. This query was not made."
         )
-    queries = [query] if tests is None else [tests, query]
-    for each in queries:
-        check_query(rows, each, ledger)
-    for each in queries:
-        ledger.charge(each)
+    queries = (query,) if tests is None else (tests, query)
+    for query in queries:
+        check_query(rows, query, ledger)
+    for query in queries:
+        ledger.charge(query)
     encoded = rows._encoded(layout, ledger)
     teacher_of_row = assign_teachers(rows._unit_of_row(), num_teachers, key=ledger.noise.key())
     partitions = partition_by_teacher(encoded, teacher_of_row, num_teachers)
