@@ -18,6 +18,7 @@ from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from understudy.privacy.rows import Clique, PrivateRows, partition_rows
 from understudy.privacy.selection import CHUNK, FunctionSelector, RowFunctions, noisy_closest, noisy_function_selections
+from understudy.privacy.totals import Totals
 from understudy.schema import Domain
 
 LEVEL = 1e-7  # false alarms of the chi-square tests, where draws differ from run to run
@@ -202,6 +203,7 @@ class Untouchable(PrivateRows):
 
     def __init__(self) -> None:
         self.domain, self.max_rows_per_unit, self._partition = DOMAIN, 1, None
+        self.totals = Totals(DOMAIN.num_rows)  # of noisy answers: not the rows
 
     def __getattr__(self, name: str) -> object:
         raise AssertionError(f"the rows were touched: {name}")

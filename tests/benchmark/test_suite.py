@@ -9,6 +9,7 @@ import pytest
 from tests.benchmark.suites import write_suite
 from understudy.benchmark.cells import Cell, cells_of, check_methods, code_of, table_checksums
 from understudy.benchmark.suite import REAL, MethodSpec, SuiteError, read_suite, select, suite_names
+from understudy.synthesizers.registry import REVISIONS
 
 PLAIN = 'methods = ["independent", "mst"]'
 
@@ -68,7 +69,9 @@ def test_a_cell_survives_json(tmp_path):
 
 
 def test_the_code_of_a_method_names_the_revision_of_all_its_parts():
-    assert code_of(MethodSpec(expression="quail(auto)")).split()[2:] == ["adaptive:1", "quail:1"]
+    used = [f"{name}:{REVISIONS.get(name, 1)}" for name in ("adaptive", "quail")]
+    assert code_of(MethodSpec(expression="quail(auto)")).split()[2:] == used
+    assert code_of(MethodSpec(expression="dpgan")).split()[2:] == ["dpgan:1"]
 
 
 def test_profiles_change_what_they_name_and_keep_the_rest(tmp_path):

@@ -114,7 +114,7 @@ def code_of(method: MethodSpec | None) -> str:
     """The versions that a result depends on, besides its settings.
 
     >>> code_of(MethodSpec(expression="quail(mst)")).split()[2:]
-    ['mst:1', 'quail:1']
+    ['mst:2', 'quail:2']
     """
     scored = f"{__version__} scikit-learn:{importlib.metadata.version('scikit-learn')}"  # its classifiers score
     if method is None:
