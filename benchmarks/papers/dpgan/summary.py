@@ -83,7 +83,7 @@ def _census() -> Row:
     return Row(
         id="D3",
         what="Section 5, 130 million rows of the 1940 census (here rows drawn again from a sample of it), ten columns, "
-        "error of 2-way marginals: `aim` / `auto`; not run with a GAN",
+        "error of 2-way marginals: `aim` / `auto`; not measured for a GAN",
         published="a hypothesis",
         sound=joined([f"{last[name]:.4f}" if name in last else "" for name in ("aim", "auto")]),
         seeds="1" if last else "",
