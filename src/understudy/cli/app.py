@@ -12,6 +12,7 @@ from understudy.cli.audit import audit
 from understudy.cli.benchmark import benchmark_app
 from understudy.cli.book import book_app
 from understudy.cli.disclose import add_disclosure, disclose
+from understudy.cli.doctor import doctor
 from understudy.cli.graph import (
     evaluate_graph,
     find_graph_release,
@@ -482,3 +483,6 @@ def methods(json_file: JsonFile = None, force: Force = False) -> None:
     typer.echo(f"{'auto':<{width}}  Another name for the default, adaptive.")
     for name, line in described:
         typer.echo(f"{name:<{width}}  {line}")
+
+
+app.command()(doctor)
