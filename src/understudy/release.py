@@ -33,6 +33,7 @@ from understudy.privacy.ledger import Statement
 from understudy.privacy.noise import fresh_key
 from understudy.run.atomic import json_bytes
 from understudy.run.checkpoint import Checkpoint, release_of
+from understudy.run.environment import software_facts
 from understudy.schema import Schema
 from understudy.summary import Summarized, Summary
 from understudy.tables import (
@@ -76,6 +77,8 @@ class Release(Summarized):
     """Why `auto` chose its method, warnings of the plan, and private estimates: public or noisy facts. Not saved."""
     tables: tuple[tuple[str, str], ...] = ()
     """Name and SHA-256 of the synthetic table that was written with the release, if one was."""
+    made_with: Mapping[str, str] | None = dataclasses.field(default=None, repr=False, compare=False)
+    """Versions of the software that made it, as recorded in its folder; None: it was made by this process."""
 
     @property
     def schema(self) -> Schema:
@@ -205,6 +208,7 @@ class Release(Summarized):
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "understudy_version": __version__,
+            "made_with": software_facts() if self.made_with is None else dict(self.made_with),
             "private": self.statement.is_private,
             "method": self.statement.method,
             "codec": self.codec.to_dict(),
@@ -238,7 +242,8 @@ class Release(Summarized):
             certified = _read_json(folder, "certificate.json")
             statement, checksums = certificate.from_json(certified), certified.get("checksums", {})
             tables = tuple((name, digest) for name, digest in checksums.items() if name not in FILES)
-            return cls(model, codec, statement, Origin.from_dict(content["origin"]), tables=tables)
+            origin, made_with = Origin.from_dict(content["origin"]), dict(content.get("made_with", {}))
+            return cls(model, codec, statement, origin, tables=tables, made_with=made_with)
         except (LookupError, TypeError, ValueError, AttributeError, SchemaError, safetensors.SafetensorError) as error:
             raise ReleaseError(
                 f"{folder} is not a complete release ({type(error).__name__}). Ask for the original."

@@ -174,11 +174,18 @@ def recorded_audit(expression: str, among: Sequence[Audit] | None = None) -> Aud
     >>> recorded_audit("unheard_of(steps=3)") is None
     True
     """
+    return max(audits_of(expression, among), key=lambda each: (each.epsilon_jointly, each.auc), default=None)
+
+
+def audits_of(expression: str, among: Sequence[Audit] | None = None) -> list[Audit]:
+    """All recorded audits of this version of a method: the outermost of the expression.
+
+    >>> {each.label for each in audits_of("independent(smoothing=0.1)")} <= {"independent"}
+    True
+    """
     name = expression.partition("(")[0].strip()
     name = DEFAULT if name == AUTO else name
-    known = recorded_audits() if among is None else among
-    found = [each for each in known if _is_current(each, name)]
-    return max(found, key=lambda each: (each.epsilon_jointly, each.auc), default=None)
+    return [each for each in (recorded_audits() if among is None else among) if _is_current(each, name)]
 
 
 def _is_current(audit: Audit, name: str) -> bool:

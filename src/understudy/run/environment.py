@@ -1,4 +1,5 @@
-"""The software and hardware that the last digits of a result depend on: a resumed run must share them."""
+"""The software and hardware that the last digits of a result depend on: a resumed run must share them, and a release
+records the software."""
 
 import hashlib
 import importlib.metadata
@@ -26,6 +27,20 @@ def environment_facts() -> dict[str, str]:
         **{name: str(getattr(jax.config, name, None)) for name in ARITHMETIC},
         "version of understudy": __version__,
         **{f"version of {name}": importlib.metadata.version(name) for name in LIBRARIES},
+    }
+
+
+def software_facts() -> dict[str, str]:
+    """Versions of the software that computes a release, and the kind of machine: no path and no name of a user.
+
+    >>> software_facts()["understudy"] == __version__
+    True
+    """
+    return {
+        "understudy": __version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        **{name: importlib.metadata.version(name) for name in LIBRARIES},
     }
 
 
