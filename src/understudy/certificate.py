@@ -221,9 +221,9 @@ def _some(words: list[str], most: int = 8) -> str:
 def to_markdown(statement: Statement, checksums: Mapping[str, str] = NO_CHECKSUMS) -> str:
     """The certificate for people. `checksums` are the SHA-256 of files of the release, by name."""
     name = statement.facts.name
-    title = "# Privacy certificate" if name is None else f"# Privacy certificate: {_escape(name)}"
-    facts = [f"{what}: {_escape(value)}" for what, value in head_facts(statement).items()]
-    facts += [f"SHA-256 of {_escape(file)}: `{digest}`" for file, digest in checksums.items()]
+    title = "# Privacy certificate" if name is None else f"# Privacy certificate: {escape_markdown(name)}"
+    facts = [f"{what}: {escape_markdown(value)}" for what, value in head_facts(statement).items()]
+    facts += [f"SHA-256 of {escape_markdown(file)}: `{digest}`" for file, digest in checksums.items()]
     about = [_bullets(facts)] if facts else []
     return "\n\n".join([title, *verdict(statement), *about, *sections(statement)]) + "\n"
 
@@ -537,6 +537,6 @@ def _bullets(lines: Sequence[str]) -> str:
     return "\n".join(f"- {_one_line(line)}" for line in lines)
 
 
-def _escape(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text that Markdown shows as it is."""
     return re.sub(r"([\\`*\[\]<>|&#~]|(?<!\w)_|_(?!\w))", r"\\\1", _one_line(text))

@@ -31,26 +31,33 @@ def to_files(statement: Statement, checksums: Mapping[str, str] = NO_CHECKSUMS) 
 def to_html(statement: Statement, checksums: Mapping[str, str] = NO_CHECKSUMS) -> str:
     """The whole page. It loads nothing and runs no script."""
     name = statement.facts.name
-    style = importlib.resources.files("understudy").joinpath("certificate.css").read_text(encoding="utf-8")
-    facts = "".join(f"<div><dt>{_esc(what)}</dt><dd>{_esc(value)}</dd></div>" for what, value in _facts(statement))
+    facts = "".join(
+        f"<div><dt>{escape_html(what)}</dt><dd>{escape_html(value)}</dd></div>" for what, value in _facts(statement)
+    )
     digests = "".join(
-        f"<div><dt>SHA-256 of {_esc(file)}</dt><dd><code>{_esc(digest)}</code></dd></div>"
+        f"<div><dt>SHA-256 of {escape_html(file)}</dt><dd><code>{escape_html(digest)}</code></dd></div>"
         for file, digest in checksums.items()
     )
     title = "Privacy certificate" if name is None else f"Privacy certificate: {name}"
-    head = f"<h1>{_esc(name or 'Synthetic data release')}</h1>"
+    head = f"<h1>{escape_html(name or 'Synthetic data release')}</h1>"
     body = (
         f'<header><p class="kind">Privacy certificate</p>{head}{_seal(statement)}</header>'
         f'<section class="verdict">{markdown_to_html(_blocks(verdict(statement, with_figures=False)))}</section>'
         f'<dl>{facts}{digests}</dl><section class="details">{markdown_to_html(_blocks(sections(statement)))}</section>'
     )
+    return html_document(title, body)
+
+
+def html_document(title: str, body: str) -> str:
+    """A whole page in the style of the certificate. It loads nothing and runs no script."""
+    style = importlib.resources.files("understudy").joinpath("certificate.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">'
-        f"<title>{_esc(title)}</title><style>{style}</style></head>"
+        f"<title>{escape_html(title)}</title><style>{style}</style></head>"
         f"<body><main>{_keep_exponents(body)}</main></body></html>\n"
     )
 
@@ -91,7 +98,8 @@ def _blocks(blocks: list[str]) -> str:
     return "\n\n".join(blocks)
 
 
-def _esc(text: str) -> str:
+def escape_html(text: str) -> str:
+    """Text on one line that HTML shows as it is."""
     return html.escape(" ".join(text.split()))
 
 
