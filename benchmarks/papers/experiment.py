@@ -7,6 +7,7 @@ cut short loses little. Seeded runs on public data: repeatable, and not private.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -18,9 +19,8 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import understudy as us
+from benchmarks.papers.workers import Failure, Workers, use_one_core
 from understudy.evaluation.table import Layout
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +115,7 @@ def fit_group(experiment: Experiment, cells: Sequence[Cell], folder: Path) -> li
     if make := experiment.baselines.get(cells[0].expression):
         for cell in cells:
             pq.write_table(make(tables[cell.seed], cell.seed), _file(folder, cell))
-        return [{"inspected": {}, "seconds": 0.0, "population": 1} for _ in cells]
+        return _write_facts(folder, cells, [{"inspected": {}, "seconds": 0.0, "population": 1} for _ in cells])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnderstudyWarning)
         for cell in cells:
@@ -126,11 +127,12 @@ def fit_group(experiment: Experiment, cells: Sequence[Cell], folder: Path) -> li
             fits.append(partial(fit_table, read_private_table(table.train, table.schema, target=None), options))
         releases = Population[us.Release](patience=PATIENCE).run(fits)
         seconds = time.monotonic() - began
-        return [
+        made = [
             _sampled(experiment, cell, tables[cell.seed], release, folder)
             | {"seconds": round(seconds / len(cells), 3), "population": len(cells)}
             for cell, release in zip(cells, releases, strict=True)
         ]
+    return _write_facts(folder, cells, made)
 
 
 def _tables(experiment: Experiment, cells: Sequence[Cell]) -> dict[int, Public]:
@@ -154,6 +156,21 @@ def _file(folder: Path, cell: Cell) -> Path:
     return folder / f"{hashlib.sha256(cell.key.encode()).hexdigest()[:20]}.parquet"
 
 
+def _write_facts(folder: Path, cells: Sequence[Cell], made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a run that is cut before the scores leaves beside a table; written after it, so that both are whole."""
+    for cell, facts in zip(cells, made, strict=True):
+        if "error" not in facts:
+            part = _file(folder, cell).with_suffix(".part")
+            part.write_text(json.dumps(facts))
+            os.replace(part, part.with_suffix(".json"))
+    return made
+
+
+def _read_facts(folder: Path, cell: Cell) -> dict[str, Any] | None:
+    file = _file(folder, cell).with_suffix(".json")
+    return json.loads(file.read_text()) if file.exists() else None
+
+
 def score_cell(experiment: Experiment, cell: Cell, fitted: Line, folder: Path) -> dict[str, Any]:
     """The line of a cell."""
     facts = {key: fitted[key] for key in ("seconds", "population")}
@@ -165,6 +182,7 @@ def score_cell(experiment: Experiment, cell: Cell, fitted: Line, folder: Path) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = experiment.score(cell, experiment.load(cell.table, cell.seed), pq.read_table(path))
+    path.with_suffix(".json").unlink(missing_ok=True)
     path.unlink()
     return line | found | {"scores": found["scores"] | fitted["inspected"]}
 
@@ -187,28 +205,43 @@ def run_cells(
     trainers: int = 0,
     workers: int = 0,
     limit_seconds: float = math.inf,
+    block: int | None = None,
+    tables: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The lines of these cells, in the order in which they are finished; after the limit no more of them begin."""
-    groups = group_cells(cells)
-    with tempfile.TemporaryDirectory() as name:
-        folder, end = Path(name), time.monotonic() + limit_seconds
-        if not trainers:
-            for group in groups:
-                if time.monotonic() >= end:
-                    return
-                for cell, fitted in zip(group, fit_group(experiment, group, folder), strict=True):
-                    yield score_cell(experiment, cell, fitted, folder)
+    """The lines of these cells, in the order in which they are finished; after the limit no more of them begin.
+
+    Synthetic tables wait in the folder `tables` for their scores; those that a run has left there are not made again.
+    """
+    end = time.monotonic() + limit_seconds
+    with contextlib.ExitStack() as stack:
+        folder = tables or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        waiting = {cell: facts for cell in cells if (facts := _read_facts(folder, cell)) is not None}
+        groups = group_cells([cell for cell in cells if cell not in waiting], block)
+        if trainers:
+            yield from _run_in_processes(experiment, groups, waiting, folder, trainers, workers or 1, end)
             return
-        yield from _run_in_processes(experiment, groups, folder, trainers, workers or 1, end)
+        for cell, facts in waiting.items():
+            if time.monotonic() >= end:
+                return
+            yield score_cell(experiment, cell, facts, folder)
+        for group in groups:
+            if time.monotonic() >= end:
+                return
+            for cell, fitted in zip(group, fit_group(experiment, group, folder), strict=True):
+                yield score_cell(experiment, cell, fitted, folder)
 
 
-def group_cells(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Cells that are trained together, in the order of their first ones."""
-    groups: dict[tuple[str, str, bool], list[Cell]] = {}
+def group_cells(cells: Sequence[Cell], block: int | None = None) -> list[list[Cell]]:
+    """Cells that are trained together, in the order of their first ones; with a block of seeds, the first seeds of
+    all, then the next ones, so that a run that is cut short has some of each."""
+    groups: dict[tuple[int, str, str, bool], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.table, cell.group or cell.expression, math.isfinite(cell.epsilon)), []).append(cell)
+        part = cell.seed // block if block else 0
+        key = (part, cell.table, cell.group or cell.expression, math.isfinite(cell.epsilon))
+        groups.setdefault(key, []).append(cell)
     parts = []
-    for group in groups.values():
+    for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
         number = -(-len(group) // MOST_MEMBERS)
         size = -(-len(group) // number)
         parts += [group[start : start + size] for start in range(0, len(group), size)]
@@ -216,55 +249,47 @@ def group_cells(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _run_in_processes(
-    experiment: Experiment, groups: Sequence[Sequence[Cell]], folder: Path, trainers: int, workers: int, end: float
+    experiment: Experiment,
+    groups: Sequence[Sequence[Cell]],
+    waiting: Mapping[Cell, Line],
+    folder: Path,
+    trainers: int,
+    workers: int,
+    end: float,
 ) -> Iterator[dict[str, Any]]:
+    """Scores of the first seeds come first: what a run that is cut short has is a table of fewer seeds."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # trainers share one accelerator
-    context = get_context("spawn")
-    fitting = ProcessPoolExecutor(trainers, mp_context=context)
-    scoring = ProcessPoolExecutor(workers, mp_context=context, initializer=_use_one_core)
-    fits: dict[Future[Any], Sequence[Cell]] = {
-        fitting.submit(fit_group, experiment, group, folder): group for group in groups
-    }
-    scores: dict[Future[Any], Cell] = {}
-    try:
-        while fits or scores:
+    with Workers[Sequence[Cell]](trainers) as fitting, Workers[Cell](workers, use_one_core) as scoring:
+
+        def score_later(cell: Cell, facts: Line) -> None:
+            scoring.submit(cell, score_cell, experiment, cell, facts, folder, urgency=cell.seed)
+
+        for cell, facts in waiting.items():
+            score_later(cell, facts)
+        for group in groups:
+            fitting.submit(group, fit_group, experiment, group, folder)
+        while fitting or scoring:
             left = end - time.monotonic()
             if left <= 0:
-                print(f"Time is up: {len(fits)} groups and {len(scores)} scores are left out.", file=sys.stderr)
+                print(f"Time is up: {len(fitting)} groups, {len(scoring)} scores are left out.", file=sys.stderr)
                 return
-            done, _ = wait([*fits, *scores], timeout=min(left, 5.0), return_when=FIRST_COMPLETED)
-            for future in done:
-                if future in scores:
-                    cell = scores.pop(future)
-                    try:
-                        yield future.result()
-                    except Exception as error:
-                        print(f"{cell.key}: {type(error).__name__}: {error}", file=sys.stderr)
+            trained = set(fitting.pipes())
+            for pipe in connection.wait([*trained, *scoring.pipes()], None if left == math.inf else left):
+                if pipe not in trained:
+                    for cell, line in scoring.receive(pipe):
+                        if isinstance(line, Failure):
+                            print(f"{cell.key}: {line.reason}", file=sys.stderr)
+                        else:
+                            yield line
                     continue
-                group = fits.pop(future)
-                try:
-                    fitted = future.result()
-                except Exception as error:
-                    print(f"{group[0].key} and its group: {type(error).__name__}: {error}", file=sys.stderr)
-                    continue
-                print(f"{len(group)} x {group[0].method} on {group[0].table}: fitted", file=sys.stderr, flush=True)
-                for each, facts in zip(group, fitted, strict=True):
-                    scores[scoring.submit(score_cell, experiment, each, facts, folder)] = each
-    finally:
-        for pool in (fitting, scoring):
-            running = list((getattr(pool, "_processes", None) or {}).values())
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in running:
-                process.terminate()
-
-
-def _use_one_core() -> None:
-    """A worker scores on one core: threads of libraries would compete for it, and it needs no accelerator."""
-    import jax
-    import threadpoolctl
-
-    jax.config.update("jax_platforms", "cpu")
-    threadpoolctl.threadpool_limits(1)
+                for group, fitted in fitting.receive(pipe):
+                    what = f"{len(group)} x {group[0].method} on {group[0].table}"
+                    if isinstance(fitted, Failure):
+                        print(f"{what}: {fitted.reason}", file=sys.stderr)
+                        continue
+                    print(f"{what}: fitted", file=sys.stderr, flush=True)
+                    for cell, facts in zip(group, fitted, strict=True):
+                        score_later(cell, facts)
 
 
 # --------------------------------------------------------------------------------------------------------- command line
@@ -291,27 +316,27 @@ def main(
     parser.add_argument("--trainers", type=int, default=0, help="populations at once; 0: one by one, in this process")
     parser.add_argument("--workers", type=int, default=0, help="scores at once, with --trainers")
     parser.add_argument("--limit-seconds", type=float, default=math.inf)
+    parser.add_argument("--block", type=int, help="seeds that are trained as one program; left out: all of them")
+    parser.add_argument("--unscored", type=Path, help="keep tables that have no scores yet in this folder")
     found = parser.parse_args()
     folder = found.folder or (RESULTS if found.write else None)
     file = None if folder is None else folder / f"{experiment.name}.jsonl"
     lines = _gather(file, [part / f"{experiment.name}.jsonl" for part in found.gather or ()])
     done = {line["key"] for line in lines}
     wanted = [] if found.page else [cell for cell in cells[found.profile] if _is_wanted(cell, found, done)]
-    options = {"trainers": found.trainers, "workers": found.workers, "limit_seconds": found.limit_seconds}
-    for line in run_cells(experiment, wanted, **options):
-        print(
-            line["method"],
-            line["table"],
-            line["epsilon"],
-            line["seed"],
-            line.get("error") or line["scores"],
-            flush=True,
-        )
-        lines.append(line)
-        if file is not None and "error" not in line:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("a") as out:
-                out.write(json.dumps(line) + "\n")
+    options = {name: getattr(found, name) for name in ("trainers", "workers", "limit_seconds", "block")}
+    try:
+        for line in run_cells(experiment, wanted, **options, tables=found.unscored):
+            result = line.get("error") or line["scores"]
+            print(line["method"], line["table"], line["epsilon"], line["seed"], result, flush=True)
+            lines.append(line)
+            if file is not None and "error" not in line:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with file.open("a") as out:
+                    out.write(json.dumps(line) + "\n")
+    except KeyboardInterrupt:
+        print(f"Interrupted: {len(lines) - len(done)} cells were finished.", file=sys.stderr)
+        sys.exit(130)
     if found.folder or not lines:
         return
     text = page([line for line in lines if "error" not in line])
