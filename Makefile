@@ -5,8 +5,12 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.docs
 CLUSTER_STAMP := .venv/.cluster
 SPARK_STAMP := .venv/.spark
+STUDIO_STAMP := .venv/.studio
+PACKAGE_STAMP := .venv/.package
+# Extras in the wheelhouse and so in the image, for example: make wheelhouse EXTRAS=pandas,excel
+EXTRAS ?=
 
-.PHONY: setup demo test long-test check docs docs-test audit-test cluster-test spark-test notebooks papers bench slow clean
+.PHONY: setup demo test long-test check docs docs-test audit-test cluster-test spark-test studio-test package-test wheelhouse notebooks papers bench slow clean
 
 setup: $(STAMP)
 
@@ -27,6 +31,14 @@ $(CLUSTER_STAMP): $(STAMP)
 $(SPARK_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --group spark
 	touch $(SPARK_STAMP)
+
+$(PACKAGE_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --group package
+	touch $(PACKAGE_STAMP)
+
+$(STUDIO_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --group studio
+	touch $(STUDIO_STAMP)
 
 demo: $(STAMP)
 	$(BIN)/understudy demo
@@ -69,6 +81,19 @@ cluster-test: $(CLUSTER_STAMP)
 # A local Spark of two cores; without Java the tests are skipped.
 spark-test: $(SPARK_STAMP)
 	$(BIN)/python -m pytest -q -m spark tests/privacy/test_spark.py -rs --durations 5
+
+# The wheel and the source archive, and the wheel in an empty environment without a network.
+package-test: $(PACKAGE_STAMP)
+	$(BIN)/python -m pytest -q -m package tests/test_distribution.py --durations 5
+
+# Everything that an installation without a network needs, in wheelhouse/ (docs/howto/closed_environments.md).
+wheelhouse: $(STAMP)
+	rm -rf wheelhouse
+	$(BIN)/python distribution/wheelhouse.py wheelhouse --extras "$(EXTRAS)"
+
+# The web page in an installed Chromium; without one the tests are skipped.
+studio-test: $(STUDIO_STAMP)
+	$(BIN)/python -m pytest -q -m studio tests/studio -rs --durations 5
 
 # A small version of every script of docs/papers; those on public tables need UNDERSTUDY_DATA.
 papers: $(STAMP)

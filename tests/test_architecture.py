@@ -54,6 +54,7 @@ ORDER = (
     "graphs",
     "audit",
     "report",
+    "studio",
     "benchmark",
     "demo",
     "cli",

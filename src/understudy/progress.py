@@ -3,9 +3,12 @@
 import contextlib
 import datetime
 import html
+import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from understudy.errors import ConfigError
@@ -15,6 +18,10 @@ Progress = Callable[[float, str], None]
 
 ShowProgress: TypeAlias = Progress | bool | None
 """What callers give: a function of their own, True for a bar, or False or None for silence."""
+
+
+PROGRESS_FILE = "UNDERSTUDY_PROGRESS"
+"""The environment variable that names a file for the progress of this process, which another process shows."""
 
 
 class Compiling(str):
@@ -78,8 +85,11 @@ def open_progress(progress: ShowProgress, task: str) -> Iterator[Progress | None
 
 @contextlib.contextmanager
 def display_progress(task: str) -> Iterator[Progress]:
-    """A bar with the time left on a terminal, a bar below the cell in a notebook, and plain lines elsewhere."""
-    if _in_notebook():
+    """A bar with the time left on a terminal, a bar below the cell in a notebook, and plain lines elsewhere; or a file,
+    if the environment names one."""
+    if file := os.environ.get(PROGRESS_FILE):
+        yield _ProgressFile(Path(file)).report
+    elif _in_notebook():
         with _notebook_bar(task) as report:
             yield report
     elif sys.stderr.isatty():
@@ -174,3 +184,22 @@ class _Lines:
         elif fraction > 0 and self._first is None:
             self._first = (fraction, at)
         print(f"{fraction:4.0%}  {now}  ({at - self._began:.0f} s{left})", file=sys.stderr)
+
+
+class _ProgressFile:
+    """Replaces a small JSON file at most five times a second; whoever reads it sees it whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._last = path, 0.0
+
+    def report(self, fraction: float, now: str) -> None:
+        at = time.monotonic()
+        if at - self._last < 0.2 and fraction < 1:
+            return
+        self._last = at
+        part = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            part.write_text(json.dumps({"fraction": fraction, "text": str(now)}), encoding="utf-8")
+            os.replace(part, self._path)
+        except OSError:  # a display that is gone must not end the run, whose budget may be spent
+            part.unlink(missing_ok=True)

@@ -80,6 +80,7 @@ from understudy.cli.preview import show_preview
 from understudy.cli.reading import takes_reading_options
 from understudy.cli.schema import schema_app
 from understudy.cli.split import split
+from understudy.cli.studio import studio
 from understudy.cli.terminal import echo, show_progress
 from understudy.errors import ConditionError, ConfigError
 
@@ -355,6 +356,7 @@ def evaluate(
 
 app.command()(disclose)
 app.command()(audit)
+app.command()(studio)
 
 
 @app.command()

@@ -1,0 +1,399 @@
+"""What a studio works on: one table, one folder, and what the page may know of them.
+
+Until a run has ended, nothing that the page is sent depends on the rows, except the kinds of a drafted schema; the page
+says so. Everything a run writes is below the folder, which only its owner can open.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import shlex
+import shutil
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from understudy.certificate import public_facts, statement_conditions
+from understudy.errors import ConfigError, SchemaError, TableError
+from understudy.release import RELEASE_FILES
+from understudy.run.atomic import atomic_write
+from understudy.run.checkpoint import is_unfinished
+from understudy.schema import Schema
+from understudy.schema.column import KINDS
+from understudy.studio.forms import Problem, form_of, read_form
+from understudy.studio.jobs import Jobs, State, StudioError, failure_of, log_of, read_json, write_json
+from understudy.studio.plans import Wish, describe_book, describe_plan
+from understudy.synthesizers import AUTO, describe_methods
+from understudy.tables import ReadOptions, draft_table, read_table
+from understudy.tables.location import TABLE_ENDINGS
+
+REPORTS = {"evaluate": "evaluate", "disclose": "disclose"}
+"""The in-house reports, by the command that writes them."""
+PREVIEW_ROWS = 20
+_FORMAT = "understudy-studio"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Desk:
+    """One table and the folder of its studio."""
+
+    source: str
+    folder: Path
+    book: Path | None = None
+    policy: Path | None = None
+    reading: ReadOptions = dataclasses.field(default_factory=ReadOptions)
+    jobs: Jobs
+    _guard: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+    @classmethod
+    def open(
+        cls,
+        source: str,
+        folder: Path | None = None,
+        *,
+        schema: Path | None = None,
+        book: Path | None = None,
+        policy: Path | None = None,
+        reading: ReadOptions | None = None,
+    ) -> "Desk":
+        """Opens the folder of a table, or makes it. Refuses the folder of another table."""
+        path = source.partition("::")[0]
+        if "://" in source or not os.path.exists(path):
+            raise TableError(
+                f"{path} does not exist. The studio works on a file, a folder or a database on this machine."
+            )
+        if book is not None:
+            describe_book(book)  # refused here rather than at the first run
+        source = os.path.realpath(path) + source[len(path) :]
+        place = Path(os.path.realpath(_folder_of(path) if folder is None else folder))
+        reading = ReadOptions() if reading is None else reading
+        declared = None if schema is None else Schema.read(schema)
+        written = place / "schema.toml"
+        is_newer = schema is not None and written.exists() and schema.stat().st_mtime > written.stat().st_mtime
+        if declared is None and not written.exists():
+            declared = Schema.draft(draft_table(source, reading=reading).types)
+        _claim_folder(place, source)
+        if declared is not None and (is_newer or not written.exists()):
+            with atomic_write(written, force=True) as file:
+                file.write(declared.to_toml().encode())
+        paths = [None if each is None else Path(os.path.realpath(each)) for each in (book, policy)]
+        return cls(source=source, folder=place, book=paths[0], policy=paths[1], reading=reading, jobs=Jobs(place))
+
+    # What the page shows
+
+    def describe(self) -> dict[str, object]:
+        """Everything about the table that does not change while the page is open."""
+        return {
+            "file": Path(self.source).name,
+            "folder": str(self.folder),
+            "book": None if self.book is None else self.book.name,
+            "policy": None if self.policy is None else self.policy.name,
+            "kinds": KINDS,
+            "methods": [{"name": AUTO, "line": "The default: chooses marginals adaptively."}]
+            + [{"name": name, "line": line} for name, line in describe_methods()],
+        }
+
+    def describe_schema(self) -> dict[str, object]:
+        """The schema as a form and as TOML, or why the file is none."""
+        toml = self._toml()
+        try:
+            schema = Schema.from_toml(toml, source="schema.toml", folder=self.folder)
+        except SchemaError as error:
+            return {"version": _version(toml), "toml": toml, "form": None, "error": str(error)}
+        return self._shown(schema, toml)
+
+    def check_form(self, form: Mapping, base: str, *, save: bool) -> dict[str, object]:
+        """Checks a form, and keeps it if it is without problems and nobody else has changed the schema since."""
+        schema, problems = read_form(form)
+        return self._keep(schema, problems, base, save=save)
+
+    def check_toml(self, text: str, base: str) -> dict[str, object]:
+        """The same for the text of a schema file."""
+        try:
+            schema = Schema.from_toml(text, source="The schema", folder=self.folder)
+        except SchemaError as error:
+            problem = Problem(column=error.column, key=error.key, rule=None, message=str(error))
+            return self._keep(None, [problem], base, save=True)
+        return self._keep(schema, [], base, save=True)
+
+    def _keep(self, schema: Schema | None, problems: list[Problem], base: str, *, save: bool) -> dict[str, object]:
+        if schema is None:
+            return {"problems": problems}
+        toml = schema.to_toml()
+        with self._guard:
+            if save and base != _version(self._toml()):
+                raise StudioError("The schema was changed in another tab. Reload the page to see it.")
+            if save:
+                with atomic_write(self.folder / "schema.toml", force=True) as file:
+                    file.write(toml.encode())
+        return {"problems": [], **self._shown(schema, toml)}
+
+    def _shown(self, schema: Schema, toml: str) -> dict[str, object]:
+        estimated = {column.name: column.estimated for column in schema.modelled if column.estimated is not None}
+        conditions = statement_conditions(public_facts(schema))
+        return {
+            "version": _version(toml),
+            "toml": toml,
+            "form": form_of(schema),
+            "estimated": estimated,
+            "modelled": [column.name for column in schema.modelled],
+            "conditions": conditions,
+        }
+
+    def plan(self, given: Mapping) -> dict[str, object]:
+        """The plan of a run with these settings. Reads no data."""
+        wish = Wish.of(dict(given))
+        return {**describe_plan(self._schema(), wish, self.book), "command": shlex.join(self._synth(wish, Path("run")))}
+
+    def describe_book(self) -> dict[str, object] | None:
+        return None if self.book is None else describe_book(self.book)
+
+    # Runs
+
+    def runs(self) -> list[dict[str, object]]:
+        """Every run of this folder, the newest first."""
+        return [self.run(number) for number in sorted(self._numbers(), reverse=True)]
+
+    def start(self, given: Mapping) -> dict[str, object]:
+        """Starts a run with the schema that is kept now; refused while another job runs."""
+        wish, schema = Wish.of(dict(given)), self._schema()
+        if given.get("schema") != _version(self._toml()):
+            raise StudioError("The schema was changed in another tab. Reload the page to see it.")
+        plan = describe_plan(schema, wish, self.book)
+        _require_room(plan["book"])
+        if self.jobs.running() is not None:
+            raise StudioError("A run is going on already. Wait for it, or cancel it first.")
+        with self._guard:
+            number = max(self._numbers(), default=0) + 1
+            run = self._run_folder(number)
+            run.mkdir(mode=0o700, parents=True)
+        schema.write(run / "schema.toml")
+        planned = {"epsilon": plan["epsilon"], "delta": plan["delta"]}
+        facts = {"wish": wish._asdict(), "planned": planned, "book": self.book is not None}
+        try:
+            self.jobs.start(run, self._synth(wish, run), facts)
+        except StudioError:
+            shutil.rmtree(run)  # another tab was quicker
+            raise
+        return self.run(number)
+
+    def resume(self, number: int) -> dict[str, object]:
+        """Continues a run that was cancelled or killed, from its checkpoint. It spends nothing more."""
+        run = self._require_run(number)
+        if not self._can_resume(run):
+            raise StudioError("There is nothing to resume: this run has no checkpoint.")
+        job = read_json(run / "job.json")
+        wish = Wish(**job["wish"])
+        released = (run / "synthetic.release" / "release.json").exists()
+        is_open = is_unfinished(self._checkpoint(run))
+        if released and not is_open:  # killed between the release and the table, which costs nothing to sample
+            rows = [] if wish.rows is None else ["-n", str(wish.rows)]
+            command = ["sample", str(run / "synthetic.release"), "-o", str(self._table(run)), *rows, "--force"]
+        else:
+            command = [*self._synth(wish, run), "--resume"]
+        self.jobs.start(run, command, {key: job[key] for key in ("wish", "planned", "book")})
+        return self.run(number)
+
+    def cancel(self, number: int) -> dict[str, object]:
+        """Ends a run, or a report on it. The planned cost of a run stays spent."""
+        run = self._require_run(number)
+        running = self.jobs.running()
+        if running is not None and (running == run or running.parent == run):
+            self.jobs.cancel(running)
+        return self.run(number)
+
+    def discard(self, number: int) -> dict[str, object]:
+        """Deletes the checkpoint of an unfinished run, which holds its secret. What it spent stays spent."""
+        run = self._require_run(number)
+        if self.jobs.state(run) is State.RUNNING:
+            raise StudioError("This run is going on. Cancel it first.")
+        for place in (self._checkpoint(run), *run.glob("synthetic.holdout.csv*")):
+            shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+        return self.run(number)
+
+    def run(self, number: int) -> dict[str, object]:
+        """One run, for the page."""
+        run = self._require_run(number)
+        job, state = read_json(run / "job.json"), self.jobs.state(run)
+        return {
+            "number": number,
+            "state": state,
+            "started": job.get("started"),
+            "wish": job.get("wish"),
+            "planned": job.get("planned"),
+            "book": job.get("book"),
+            "folder": str(run),
+            "command": shlex.join(["understudy", *job.get("command", [])]),
+            "progress": read_json(run / "progress.json") if state is State.RUNNING else None,
+            "message": failure_of(run) if state is State.FAILED else None,
+            "notes": [line for line in log_of(run) if line.startswith(("Note", "Warning"))],
+            "resumable": state is not State.RUNNING and self._can_resume(run),
+            "table": self._table(run).name if state is State.FINISHED else None,
+            "reports": {kind: self._report(run, kind) for kind in REPORTS} if state is State.FINISHED else {},
+            "holdout": (run / "synthetic.holdout.csv").exists(),
+        }
+
+    def preview(self, number: int) -> dict[str, object]:
+        """The first rows of the synthetic table."""
+        table, _ = read_table(str(self._finished(number)), schema=self._schema_of(number))
+        first = table.slice(0, PREVIEW_ROWS)
+        cells = [["" if value is None else str(value) for value in column] for column in map(_values, first.columns)]
+        return {"columns": table.column_names, "rows": [list(row) for row in zip(*cells, strict=True)]}
+
+    def file(self, number: int, name: str) -> Path:
+        """A file of a finished run that the page may offer."""
+        table = self._finished(number)
+        release = table.parent / "synthetic.release"
+        offered = {table.name: table} | {each: release / each for each in RELEASE_FILES}
+        offered |= {f"{kind}.html": table.parent / kind / "report.html" for kind in REPORTS}
+        found = offered.get(name)
+        if found is None or not found.is_file():
+            raise StudioError(f"There is no file {name!r} of run {number}.")
+        return found
+
+    def report(self, number: int, kind: str, given: Mapping) -> dict[str, object]:
+        """Starts an in-house report, which reads real rows: only after a person has confirmed that."""
+        table = self._finished(number)
+        if kind not in REPORTS:
+            raise StudioError(f"There is no report {kind!r}.")
+        if given.get("confirmed") is not True:
+            raise StudioError("Confirm first that the report reads real rows and is not for publication.")
+        job = table.parent / kind
+        job.mkdir(mode=0o700, exist_ok=True)
+        quick = ["--quick"] if kind == "evaluate" and given.get("quick") is True else []
+        command = [kind, self.source, str(table), *self._reading_options(), *quick]
+        self.jobs.start(job, [*command, "--report", str(job / "report.html"), "--force"], {})
+        return self.run(number)
+
+    # Places
+
+    def _schema(self) -> Schema:
+        return Schema.from_toml(self._toml(), source="schema.toml", folder=self.folder)
+
+    def _toml(self) -> str:
+        return (self.folder / "schema.toml").read_text(encoding="utf-8")
+
+    def _numbers(self) -> Iterator[int]:
+        with contextlib.suppress(FileNotFoundError):
+            yield from (int(each.name) for each in (self.folder / "runs").iterdir() if each.name.isdecimal())
+
+    def _run_folder(self, number: int) -> Path:
+        return self.folder / "runs" / f"{number:04}"
+
+    def _require_run(self, number: int) -> Path:
+        run = self._run_folder(number)
+        if not run.is_dir():
+            raise StudioError(f"There is no run {number}.")
+        return run
+
+    def _finished(self, number: int) -> Path:
+        """The synthetic table of a run that has ended well."""
+        run = self._require_run(number)
+        if self.jobs.state(run) is not State.FINISHED:
+            raise StudioError(f"Run {number} has no result.")
+        return self._table(run)
+
+    def _schema_of(self, number: int) -> Schema:
+        return Schema.read(self._run_folder(number) / "schema.toml")
+
+    def _table(self, run: Path) -> Path:
+        return run / f"synthetic{'.parquet' if Path(self.source).suffix.lower() == '.parquet' else '.csv'}"
+
+    def _checkpoint(self, run: Path) -> Path:
+        return run / "synthetic.release.checkpoint"
+
+    def _can_resume(self, run: Path) -> bool:
+        released = (run / "synthetic.release" / "release.json").exists() and not self._table(run).exists()
+        return is_unfinished(self._checkpoint(run)) or (released and self.jobs.state(run) is not State.RUNNING)
+
+    def _report(self, run: Path, kind: str) -> dict[str, object] | None:
+        job = run / kind
+        if not job.is_dir():
+            return None
+        state = self.jobs.state(job)
+        return {
+            "state": state,
+            "progress": read_json(job / "progress.json") if state is State.RUNNING else None,
+            "message": failure_of(job) if state is State.FAILED else None,
+        }
+
+    # Commands
+
+    def _synth(self, wish: Wish, run: Path) -> list[str]:
+        """The command of a run, as a person would type it."""
+        options = {
+            "--schema": run / "schema.toml",
+            "--epsilon": repr(wish.epsilon),
+            "--delta": None if wish.delta is None else repr(wish.delta),
+            "--method": wish.method,
+            "-n": wish.rows,
+            "--split": wish.holdout,
+            "--book": self.book,
+            "--policy": self.policy,
+            "-o": self._table(run),
+        }
+        given = [text for option, value in options.items() if value is not None for text in (option, str(value))]
+        return ["synth", self.source, *given, *self._reading_options()]
+
+    def _reading_options(self) -> list[str]:
+        usual, options = ReadOptions(), list[str]()
+        for field in dataclasses.fields(ReadOptions):
+            value = getattr(self.reading, field.name)
+            if value == getattr(usual, field.name):
+                continue
+            if isinstance(value, bool):
+                options.append("--header" if value else "--no-header")
+            else:
+                options += [f"--{field.name}", "tab" if value == "\t" else str(value)]
+        return options
+
+
+def _values(column: object) -> list[object]:
+    return column.to_pylist()  # type: ignore[attr-defined]
+
+
+def _version(toml: str) -> str:
+    return hashlib.sha256(toml.encode()).hexdigest()
+
+
+def _folder_of(path: str) -> Path:
+    """people.csv -> people.studio"""
+    place = Path(os.path.abspath(path))
+    stem = place.name
+    while Path(stem).suffix.lower() in TABLE_ENDINGS:
+        stem = Path(stem).stem
+    return place.with_name(f"{stem}.studio")
+
+
+def _claim_folder(place: Path, source: str) -> None:
+    """Makes the folder, or checks that it is that of this table."""
+    about = read_json(place / "studio.json")
+    if place.exists() and (not place.is_dir() or (any(place.iterdir()) and about.get("format") != _FORMAT)):
+        raise ConfigError(f"{place} exists and is not the folder of a studio. Choose another one with --folder.")
+    if about and about.get("source") != source:
+        raise ConfigError(
+            f"{place} belongs to the studio of {about.get('source')}. Choose another folder with --folder."
+        )
+    if not place.parent.is_dir():
+        raise ConfigError(f"The folder {place.parent} does not exist. Create it first, or choose another --folder.")
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        place.chmod(0o700)  # real rows that were held out, reports and checkpoints will be in it
+    except OSError as error:
+        raise ConfigError(f"{place} cannot be used: {error.strerror}. Choose another folder with --folder.") from None
+    if not about:
+        write_json(place / "studio.json", {"format": _FORMAT, "source": source})
+
+
+def _require_room(book: object) -> None:
+    """Refuses a run that its budget book would refuse."""
+    if not isinstance(book, dict):
+        return
+    if "refused" in book:
+        raise StudioError(book["refused"])
+    if not book["fits"]:
+        raise StudioError(
+            f"This run needs {book['needed']} of the limit of the budget book, which has {book['left']} left. "
+            + ("No run fits any more." if book["largest"] is None else f"Epsilon {book['largest']:g} would fit.")
+        )

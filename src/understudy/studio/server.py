@@ -1,0 +1,205 @@
+"""The server of the page: routes, answers and errors. The `Guard` decides who may ask, and the `Desk` answers."""
+
+import errno
+import importlib.resources
+import io
+import json
+import os
+import socket
+import threading
+import webbrowser
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from understudy.errors import ConfigError, UnderstudyError
+from understudy.release import RELEASE_FILES
+from understudy.run.atomic import atomic_write
+from understudy.studio.desk import REPORTS, Desk
+from understudy.studio.guard import CERTIFICATE_POLICY, REPORT_POLICY, Door, Guard
+
+MOST_BYTES = 4_000_000
+"""The largest request that is read: a schema with very long lists of categories."""
+
+PAGE = importlib.resources.files("understudy.studio").joinpath("page")
+
+
+def make_app(desk: Desk, door: Door) -> ASGIApp:
+    """The guarded application."""
+
+    def answers(act: Callable[[Request, Mapping], object]) -> Callable:
+        """An endpoint that runs `act` in a thread, since planning takes seconds, and sends what it returns as JSON."""
+
+        async def endpoint(request: Request) -> Response:
+            given = await _read_json(request) if request.method == "POST" else {}
+            return JSONResponse(await run_in_threadpool(act, request, given))
+
+        return endpoint
+
+    def number(request: Request) -> int:
+        return request.path_params["number"]
+
+    def send_file(request: Request) -> Response:
+        return _file_response(desk, number(request), request.path_params["name"])
+
+    api = [
+        Route("/state", answers(lambda request, given: desk.describe())),
+        Route("/schema", answers(lambda request, given: desk.describe_schema())),
+        Route("/schema", answers(lambda request, given: _check_schema(desk, given)), methods=["POST"]),
+        Route("/plan", answers(lambda request, given: desk.plan(given)), methods=["POST"]),
+        Route("/book", answers(lambda request, given: desk.describe_book())),
+        Route("/runs", answers(lambda request, given: desk.runs())),
+        Route("/runs", answers(lambda request, given: desk.start(given)), methods=["POST"]),
+        Route("/runs/{number:int}", answers(lambda request, given: desk.run(number(request)))),
+        Route("/runs/{number:int}/preview", answers(lambda request, given: desk.preview(number(request)))),
+        *(
+            Route(
+                f"/runs/{{number:int}}/{name}",
+                answers(lambda request, given, act=act: act(number(request))),  # type: ignore[misc]
+                methods=["POST"],
+            )
+            for name, act in {"cancel": desk.cancel, "resume": desk.resume, "discard": desk.discard}.items()
+        ),
+        Route(
+            "/runs/{number:int}/report/{kind}",
+            answers(lambda request, given: desk.report(number(request), request.path_params["kind"], given)),
+            methods=["POST"],
+        ),
+        Route("/runs/{number:int}/files/{name}", send_file),
+    ]
+    page = StaticFiles(directory=str(PAGE), html=True)
+    routes = [Mount(door.path, routes=[Mount("/api", routes=api), Mount("/", app=page)])]
+    handlers = {UnderstudyError: _refuse, HTTPException: _http_error, Exception: _fail}
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), door)  # type: ignore[arg-type]
+
+
+def _check_schema(desk: Desk, given: Mapping) -> object:
+    base = str(given.get("base"))
+    if isinstance(given.get("toml"), str):
+        return desk.check_toml(given["toml"], base)
+    form = given.get("form")
+    return desk.check_form(form if isinstance(form, dict) else {}, base, save=given.get("save") is True)
+
+
+async def _read_json(request: Request) -> Mapping:
+    """The object that a request holds. Only JSON is read, which no form of another site can send."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        raise HTTPException(415, "Expected JSON.")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise HTTPException(413, "The request is too large.")
+    try:
+        given = json.loads(bytes(body) or b"{}")
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "The request is not valid JSON.") from None
+    if not isinstance(given, dict):
+        raise HTTPException(400, "Expected a JSON object.")
+    return given
+
+
+def _file_response(desk: Desk, number: int, name: str) -> Response:
+    """A file of a run: pages to look at, each in its own sandbox, and everything else to download."""
+    if name == "release.zip":
+        content = _zip(desk, number)
+        return Response(content, media_type="application/zip", headers=_attachment(f"release-{number}.zip"))
+    content = desk.file(number, name).read_bytes()
+    policies = {"certificate.html": CERTIFICATE_POLICY} | {f"{kind}.html": REPORT_POLICY for kind in REPORTS}
+    if name in policies:
+        headers = {"content-security-policy": policies[name]}
+        return Response(content, media_type="text/html; charset=utf-8", headers=headers)
+    return Response(content, media_type="application/octet-stream", headers=_attachment(name))
+
+
+def _attachment(name: str) -> dict[str, str]:
+    return {"content-disposition": f'attachment; filename="{name}"'}
+
+
+def _zip(desk: Desk, number: int) -> bytes:
+    """The release folder as one file."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in RELEASE_FILES:
+            archive.write(desk.file(number, name), f"release/{name}")
+    return packed.getvalue()
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": " ".join(str(error).split())}, 400)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code)
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    """The text of an unexpected error may quote a value of the table: only its type is sent."""
+    return JSONResponse({"error": f"Internal error ({type(error).__name__}). Please report it."}, 500)
+
+
+def listen(port: int) -> socket.socket:
+    """A socket of this machine alone; 0 chooses a free port."""
+    opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(("127.0.0.1", port))
+        opened.listen(128)
+    except OSError as error:
+        opened.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"Port {port} is in use. Choose another with --port, or leave it out for a free one."
+            ) from None
+        raise ConfigError(f"Cannot listen on port {port}: {error.strerror}. Choose another with --port.") from None
+    return opened
+
+
+def serve(desk: Desk, opened: socket.socket, *, browser: bool, tell: Callable[[str], None]) -> None:
+    """Serves the page until Ctrl-C. A run that is going on then continues."""
+    door = Door(opened.getsockname()[1])
+    app = make_app(desk, door)
+    tell(f"Studio of {desk.source}, for this machine only. Stop it with Ctrl-C.")
+    tell(f"Everything is written to {desk.folder}{os.sep}, which only you can open.")
+    tell(door.url)
+    threading.Thread(target=_load_planner, daemon=True).start()
+    if browser:
+        webbrowser.open(_opening_page(desk.folder, door).as_uri())
+    config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, lifespan="off")
+    try:
+        uvicorn.Server(config).run(sockets=[opened])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        (desk.folder / "open.html").unlink(missing_ok=True)
+    if desk.jobs.running() is not None:
+        tell("A run is still going on. Start the studio again to see it.")
+
+
+def _opening_page(folder: Path, door: Door) -> Path:
+    """A page that leads to the address: the token must not be in the command line of a browser, which all users see."""
+    page = folder / "open.html"
+    text = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={door.url}">'
+    with atomic_write(page, force=True) as file:
+        file.write(text.encode())
+    page.chmod(0o600)
+    return page
+
+
+def _load_planner() -> None:
+    """Loads the libraries that the first plan would wait for."""
+    import understudy.api  # noqa: F401
+
+
+__all__ = ["listen", "make_app", "serve"]

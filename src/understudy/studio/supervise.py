@@ -1,0 +1,41 @@
+"""Runs one command of Understudy and notes how it ended: `python -m understudy.studio.supervise FOLDER LOCK`.
+
+It has a process group of its own, apart from the server. LOCK is the number of an open, locked file. It stays locked as
+long as this process or the command lives, however either ends: that is how the server knows that a job still runs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from understudy.progress import PROGRESS_FILE
+from understudy.run.atomic import atomic_write, json_bytes
+
+
+def supervise(folder: Path, lock: int) -> None:
+    """Runs the command in job.json. A command that was killed leaves no outcome: the job is unfinished then."""
+    _write(folder / "process.json", {"group": os.getpgrp()})
+    arguments = json.loads((folder / "job.json").read_bytes())["command"]
+    with (folder / "log.txt").open("ab") as log:
+        code = subprocess.run(
+            [sys.executable, "-P", "-m", "understudy", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, PROGRESS_FILE: str(folder / "progress.json")},
+            pass_fds=(lock,),
+            check=False,
+        ).returncode
+    if 0 <= code < 128:
+        _write(folder / "outcome.json", {"code": code})
+
+
+def _write(path: Path, content: object) -> None:
+    with atomic_write(path, force=True) as file:
+        file.write(json_bytes(content))
+
+
+if __name__ == "__main__":
+    supervise(Path(sys.argv[1]), int(sys.argv[2]))
