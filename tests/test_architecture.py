@@ -41,6 +41,7 @@ ORDER = (
     "splitting",
     "conditional",
     "release",
+    "metadata",
     "book",
     "api",
     "boosting",

@@ -33,7 +33,7 @@ from understudy.privacy.scoring import PrivateScores, RowScore, noisy_score_sele
 from understudy.release import check_seed, check_size
 from understudy.synthesizers.boosted.game import Constant, Together, Values, play, promised_gap, reject_exactly
 from understudy.synthesizers.boosted.method import gap_sentences
-from understudy.tables import Frame, Origin, as_arrow, to_frame
+from understudy.tables import Frame, Label, Origin, as_arrow, attach_label, to_frame
 
 METHOD = "boost"
 Rows: TypeAlias = "np.ndarray | Frame"
@@ -83,7 +83,8 @@ class BoostedSamples:
         if isinstance(self._rows, np.ndarray):
             return self._rows[chosen]
         assert self._origin is not None
-        return to_frame(self._rows.take(pa.array(chosen)), self._origin)
+        label = Label(certificate=self.statement.headline)
+        return to_frame(attach_label(self._rows.take(pa.array(chosen)), label), self._origin)
 
 
 def plan_boost(

@@ -8,6 +8,7 @@ import datetime
 import functools
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,12 +23,20 @@ from jaxtyping import PRNGKeyArray
 from understudy import certificate, certificate_page
 from understudy._version import __version__
 from understudy.conditional import acceptance, rows_meeting, sample_meeting
-from understudy.encoding import Codec, continue_ids, group_into_units, pool_factor
+from understudy.encoding import (
+    Codec,
+    check_id_prefix,
+    continue_ids,
+    group_into_units,
+    pool_factor,
+    prefix_ids,
+    with_text_ids,
+)
 from understudy.errors import ConfigError, ReleaseError, SchemaError
 from understudy.failed_run import read_record
 from understudy.models import Model, load_model, save_model
 from understudy.models.pool import WEIGHT_COLUMN, Pool
-from understudy.models.protocol import Allowed
+from understudy.models.protocol import Allowed, pack
 from understudy.notes import Note
 from understudy.privacy.ledger import Statement
 from understudy.privacy.noise import fresh_key
@@ -37,8 +46,10 @@ from understudy.run.environment import software_facts
 from understudy.schema import Schema
 from understudy.summary import Summarized, Summary
 from understudy.tables import (
+    Label,
     Origin,
     atomic_folder,
+    attach_label,
     restyle_within_bounds,
     settle_types,
     share_dictionaries,
@@ -105,22 +116,55 @@ class Release(Summarized):
         """SHA-256 of the model file, and of the tables that were written with the release, by file name."""
         return {"model.safetensors": hashlib.sha256(save_model(self.model)[1]).hexdigest(), **dict(self.tables)}
 
-    def sample(self, num_rows: int | None = None, *, where: str | None = None, seed: int | None = None) -> Any:
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of what the release can sample and guarantee: the label of every synthetic table has it.
+
+        The checksums of tables are left out, so writing a table does not change it.
+        """
+        content = {
+            "codec": self.codec.to_dict(),
+            "origin": self.origin.to_dict(),
+            "model": pack(self.model)[0],
+            "arrays": self.checksums["model.safetensors"],
+            "guarantee": guarantee_figures(self.statement),
+        }
+        return hashlib.sha256(json_bytes(content)).hexdigest()
+
+    @property
+    def label(self) -> Label:
+        """What its synthetic tables say of themselves."""
+        return Label(certificate=self.statement.headline, source="release", digest=self.digest)
+
+    def sample(
+        self,
+        num_rows: int | None = None,
+        *,
+        where: str | None = None,
+        seed: int | None = None,
+        id_prefix: str | None = None,
+    ) -> Any:
         """Synthetic rows in the kind of frame that `fit` was given. Post-processing: free, as often as wanted.
 
         With a privacy unit that may own several rows, these are rows of synthetic units: see `group_into_units`.
         Every row keeps the rules of the schema. `where` is an SQL condition over the columns; rows then follow the
         model given the rules and that condition. `seed` makes the
         sample reproducible and does not affect the guarantee. A release of `boosted(..., output=weighted)` has one more
-        column, `sample_weight`: rows count by these weights.
+        column, `sample_weight`: rows count by these weights. With `id_prefix` ids are texts such as "SYN-7".
         """
-        return to_frame(self.sample_arrow(num_rows, where=where, seed=seed), self.origin)
+        rows = self.sample_arrow(num_rows, where=where, seed=seed, id_prefix=id_prefix)
+        return to_frame(rows, self.origin if id_prefix is None else with_text_ids(self.origin, self.schema))
 
     def sample_arrow(
-        self, num_rows: int | None = None, *, where: str | None = None, seed: int | None = None
+        self,
+        num_rows: int | None = None,
+        *,
+        where: str | None = None,
+        seed: int | None = None,
+        id_prefix: str | None = None,
     ) -> pa.Table:
         """The same as an Arrow table."""
-        batches = list(self.sample_batches(num_rows, where=where, seed=seed))
+        batches = list(self.sample_batches(num_rows, where=where, seed=seed, id_prefix=id_prefix))
         return batches[0] if len(batches) == 1 else pa.concat_tables(batches).unify_dictionaries()
 
     def sample_batches(
@@ -129,6 +173,7 @@ class Release(Summarized):
         *,
         where: str | None = None,
         seed: int | None = None,
+        id_prefix: str | None = None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
         """The rows of `sample_arrow` as Arrow tables of at most `batch_rows` rows, each made when it is requested.
@@ -147,8 +192,11 @@ class Release(Summarized):
         check_size(num_rows, "The number of synthetic rows")
         check_size(batch_rows, "The number of rows of a batch")
         check_seed(seed)
+        kept = self.statement.facts.types_kept or self.schema.drafted
+        check_id_prefix(id_prefix, self.schema, self.origin, types_kept=kept)
         key = fresh_key() if seed is None else jax.random.key(seed)
-        return self._batches(int(num_rows), where, key, int(batch_rows))
+        batches = self._batches(int(num_rows), where, key, int(batch_rows))
+        return (attach_label(prefix_ids(batch, self.schema, id_prefix), self.label) for batch in batches)
 
     def _batches(self, num_rows: int, where: str | None, key: PRNGKeyArray, batch_rows: int) -> Iterator[pa.Table]:
         if num_rows <= batch_rows:
@@ -272,6 +320,13 @@ def sample_record(
         "private": statement.is_private,
         "guarantee": certified["guarantee"],
     }
+
+
+def guarantee_figures(statement: Statement) -> list[object]:
+    """The figures of a guarantee, for the digest of its release."""
+    facts = statement.facts
+    epsilon = statement.epsilon if math.isfinite(statement.epsilon) else None
+    return [statement.method, epsilon, statement.delta, statement.seeded, facts.unit, facts.graph_unit]
 
 
 def _digest_of(path: str | os.PathLike[str]) -> str:

@@ -1,5 +1,6 @@
 """Synthetic units: which synthetic rows belong together, and the values that they share. Post-processing."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -12,14 +13,18 @@ from jaxtyping import Bool, Int, PRNGKeyArray
 
 from understudy.encoding.codec import Codec
 from understudy.encoding.columns import ColumnCodec, NumericCodec
+from understudy.errors import ConfigError
 from understudy.notes import Note
 from understudy.privacy.rows_per_unit import num_bins
 from understudy.schema import Schema
+from understudy.tables import ColumnOrigin, Origin
 
 ROWS_PER_GROUP = 10
 """The number of rows that a pool should have for each combination of shared codes."""
 MOST_POOLED = 100_000
 """The largest pool, unless more rows are wanted."""
+MOST_OF_A_PREFIX = 40
+"""The most characters that may stand before an id."""
 MOST_LISTED = 10
 """The most numbers of rows whose percentages are listed."""
 
@@ -165,6 +170,46 @@ def continue_ids(rows: pa.Table, codec: Codec, rows_before: int, units_before: i
             units = pc.max(ids).as_py() if is_unit else units
             rows = rows.set_column(at, rows.field(at), ids)
     return rows, units
+
+
+def check_id_prefix(prefix: str | None, schema: Schema, origin: Origin, *, types_kept: bool) -> None:
+    """Refuses a prefix that no id of the synthetic table can have. Follows from the schema and the kept types."""
+    if prefix is None:
+        return
+    if not isinstance(prefix, str) or not prefix.isprintable() or not prefix.strip() or len(prefix) > MOST_OF_A_PREFIX:
+        raise ConfigError(
+            f"The prefix of ids must be 1 to {MOST_OF_A_PREFIX} printable characters, such as SYN-; found {prefix!r}."
+        )
+    ids = _id_columns(schema)
+    if not ids:
+        raise ConfigError(
+            'There is no id in the synthetic table to give a prefix. Leave it out, or declare a column of kind "id".'
+        )
+    for name in ids if types_kept else ():
+        if name in origin.columns and origin.columns[name].arrow.startswith(("int", "uint")):
+            raise ConfigError(
+                f"The ids of {name!r} are integers, whose type is kept, so they cannot have the prefix {prefix!r}. "
+                "Leave the prefix out, or do not keep the types.",
+            )
+
+
+def prefix_ids(rows: pa.Table, schema: Schema, prefix: str | None) -> pa.Table:
+    """The rows with ids as text that starts with the prefix: 7 becomes SYN-7. Without a prefix, unchanged."""
+    for name in _id_columns(schema) if prefix else ():
+        texts = pc.binary_join_element_wise(pa.scalar(prefix), rows.column(name).cast(pa.string()), "")
+        at = rows.column_names.index(name)
+        rows = rows.set_column(at, rows.field(at).with_type(pa.string()), texts)
+    return rows
+
+
+def with_text_ids(origin: Origin, schema: Schema) -> Origin:
+    """The origin of rows whose ids have a prefix."""
+    ids = {name: ColumnOrigin(arrow="string") for name in _id_columns(schema)}
+    return dataclasses.replace(origin, columns={**origin.columns, **ids})
+
+
+def _id_columns(schema: Schema) -> list[str]:
+    return [column.name for column in schema.columns if column.kind == "id" and not column.drop]
 
 
 # ----------------------------------------------------------------------------------------------------------- for people

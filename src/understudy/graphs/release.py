@@ -27,9 +27,10 @@ from understudy.graphs.sampler import sample_edges
 from understudy.graphs.schema import GraphSchema
 from understudy.privacy.ledger import Statement
 from understudy.privacy.noise import fresh_key
-from understudy.release import RELEASE_FILES, check_seed
+from understudy.release import RELEASE_FILES, check_seed, guarantee_figures
 from understudy.run.atomic import atomic_folder, json_bytes
 from understudy.summary import Summarized, Summary
+from understudy.tables import Label, attach_label
 
 if TYPE_CHECKING:
     import networkx
@@ -83,13 +84,28 @@ class GraphRelease(Summarized):
         """SHA-256 of the model file, and of the edge list that was written with the release, by file name."""
         return {"model.safetensors": hashlib.sha256(self._arrays()).hexdigest(), **dict(self.tables)}
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of what the release can sample and guarantee: the label of every synthetic edge list has it."""
+        content = {
+            "schema": self.schema.to_dict(),
+            "arrays": self.checksums["model.safetensors"],
+            "guarantee": guarantee_figures(self.statement),
+        }
+        return hashlib.sha256(json_bytes(content)).hexdigest()
+
+    @property
+    def label(self) -> Label:
+        """What its synthetic edge lists say of themselves."""
+        return Label(certificate=self.statement.headline, source="release", digest=self.digest)
+
     def sample(self, *, seed: int | None = None) -> pa.Table:
         """The edge list of a synthetic graph. Post-processing: free, as often as wanted.
 
         No loops and no repeated edges. Degrees are given to the nodes of each block at random. `seed` makes the sample
         reproducible and does not affect the guarantee.
         """
-        return self.schema.name_ends(self.sample_edges(seed=seed))
+        return attach_label(self.schema.name_ends(self.sample_edges(seed=seed)), self.label)
 
     def sample_edges(self, *, seed: int | None = None) -> Int64[np.ndarray, "edges 2"]:
         """The same with the numbers of the nodes, in the order of the schema."""

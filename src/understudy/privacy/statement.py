@@ -146,16 +146,31 @@ class Statement(Summarized):
         """How strong the guarantee is, by epsilon alone; None where nothing is guaranteed."""
         return strength(self.epsilon) if self.is_private else None
 
+    @property
+    def headline(self) -> str:
+        """The guarantee in one line, for the label of a table."""
+        if not self.is_private:
+            return f"{self.method}: {self._why_not_private}"
+        only = "of the selections alone: " if self.facts.selections_only else ""
+        return (
+            f"{self.method}: {only}epsilon {round_up(self.epsilon, 4)}, delta {round_up(self.delta, 2)}, "
+            f"privacy unit: {self._protected}"
+        )
+
+    @property
+    def _why_not_private(self) -> str:
+        return "NOT PRIVATE: " + ("its noise was seeded" if self.seeded else "made without noise")
+
+    @property
+    def _protected(self) -> str:
+        unit = "one row" if self.facts.unit is None else f"all rows with the same {self.facts.unit}"
+        return {None: unit, "edge": "one edge", "node": "all edges of one node"}[self.facts.graph_unit]
+
     def summary(self) -> Summary:
         """What its `repr` shows."""
         facts = {"epsilon": f"{round_up(self.epsilon, 4)} of {self.epsilon_target:g}", "delta": round_up(self.delta, 2)}
-        if self.strength is None:
-            title = "NOT PRIVATE: " + ("its noise was seeded" if self.seeded else "made without noise")
-        else:
-            title = f"{self.strength.value.capitalize()} guarantee"
-        unit = "one row" if self.facts.unit is None else f"all rows with the same {self.facts.unit}"
-        unit = {None: unit, "edge": "one edge", "node": "all edges of one node"}[self.facts.graph_unit]
-        facts |= {"privacy unit": unit, "method": self.method}
+        title = self._why_not_private if self.strength is None else f"{self.strength.value.capitalize()} guarantee"
+        facts |= {"privacy unit": self._protected, "method": self.method}
         rows = [(query.label, query.event.describe()) for query in self.queries]
         return Summary(title, facts, ("query", "mechanism"), rows, self.warnings)
 

@@ -30,6 +30,10 @@ from understudy.tables.frames import Frame as Frame
 from understudy.tables.frames import from_frame as from_frame
 from understudy.tables.frames import read_column as read_column
 from understudy.tables.frames import to_frame as to_frame
+from understudy.tables.labels import Label as Label
+from understudy.tables.labels import attach_label as attach_label
+from understudy.tables.labels import label_metadata as label_metadata
+from understudy.tables.labels import says_synthetic as says_synthetic
 from understudy.tables.location import SourceId as SourceId
 from understudy.tables.location import is_same_source as is_same_source
 from understudy.tables.location import source_id as source_id
@@ -40,6 +44,8 @@ from understudy.tables.reading import as_arrow as as_arrow
 from understudy.tables.reading import read_table as read_table
 from understudy.tables.stream import TableStream as TableStream
 from understudy.tables.stream import stream_table as stream_table
+from understudy.tables.writing import Describe as Describe
+from understudy.tables.writing import WrittenTable as WrittenTable
 from understudy.tables.writing import check_writable as check_writable
 from understudy.tables.writing import write_batches as write_batches
 from understudy.tables.writing import write_table as write_table

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from understudy.errors import TableError
 from understudy.tables.cast import in_dictionary, without_metadata
+from understudy.tables.labels import label_metadata
 from understudy.tables.location import TableLocation
 from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches
@@ -126,14 +127,15 @@ def _read_by_polars(location: TableLocation, num_rows: int | None = None) -> pa.
 
 def write_parquet(batches: OutputBatches, path: Path) -> None:
     """Each batch is a row group, or several if it is very long."""
-    with pq.ParquetWriter(path, _bare(batches.schema), compression="zstd") as writer:
+    schema = _labelled(batches.schema)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for batch in batches:
-            writer.write_table(without_metadata(batch))
+            writer.write_table(pa.table(batch.columns, schema=schema))
 
 
 def write_arrow(batches: OutputBatches, path: Path) -> None:
     """As Feather, version 2, is written. A file has one dictionary per column: later batches may only extend it."""
-    schema = _bare(batches.schema)
+    schema = _labelled(batches.schema)
     options = pa.ipc.IpcWriteOptions(
         compression="lz4", allow_64bit=True, unify_dictionaries=True, emit_dictionary_deltas=True
     )
@@ -166,3 +168,9 @@ def _extend_dictionary(values: pa.ChunkedArray, known: dict[str, pa.Array], name
 
 def _bare(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in schema])
+
+
+def _labelled(schema: pa.Schema) -> pa.Schema:
+    """Without metadata, except for the label of a synthetic table."""
+    label = label_metadata(schema)
+    return _bare(schema).with_metadata(label) if label else _bare(schema)

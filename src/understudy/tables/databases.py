@@ -21,6 +21,7 @@ from understudy.tables.cast import as_declared_type, declared_type, read_cells, 
 from understudy.tables.cells import INT64_MAX, decode_utf8
 from understudy.tables.formatting import format_in_sql, require_case_insensitive_names, text_sql
 from understudy.tables.infer import mark_untyped
+from understudy.tables.labels import label_metadata
 from understudy.tables.location import TableLocation, explain_errors
 from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches, consume_in_thread
@@ -107,6 +108,9 @@ def write_duckdb(batches: OutputBatches, path: Path, name: str) -> None:
             connection.register("understudy_rows", rows)
             connection.execute(f"CREATE OR REPLACE TABLE {quote_name(name)} AS SELECT * FROM understudy_rows")
             connection.unregister("understudy_rows")
+            if label := label_metadata(batches.schema):
+                comment = quote_text(", ".join(f"{key} = {value}" for key, value in label.items()))
+                connection.execute(f"COMMENT ON TABLE {quote_name(name)} IS {comment}")
 
         connection.begin()
         consume_in_thread(map(without_metadata, batches), load)

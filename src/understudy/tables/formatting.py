@@ -16,6 +16,7 @@ from understudy.schema.draft import is_text
 from understudy.schema.sql import connect, quote_text
 from understudy.tables.cast import as_type, in_dictionary
 from understudy.tables.infer import read_as
+from understudy.tables.labels import label_metadata
 from understudy.tables.origin import Origin, parse_arrow_type, style_of
 from understudy.tables.writing_batches import OutputBatches, consume_in_thread
 
@@ -36,7 +37,7 @@ def restyle(table: pa.Table, origin: Origin) -> pa.Table:
             values = pc.round(values, int(style["decimals"]))
         columns.append(values)
         fields.append(pa.field(field.name, values.type, metadata=style or None))
-    return pa.table(columns, schema=pa.schema(fields))
+    return pa.table(columns, schema=pa.schema(fields, label_metadata(table.schema) or None))
 
 
 def restyle_within_bounds(table: pa.Table, origin: Origin, schema: Schema) -> pa.Table:

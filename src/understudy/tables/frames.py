@@ -30,6 +30,7 @@ from understudy.tables.cast import (
 from understudy.tables.cells import cell_text
 from understudy.tables.formatting import restyle
 from understudy.tables.infer import infer_text_dates, mark_untyped
+from understudy.tables.labels import label_metadata
 from understudy.tables.location import require_names, require_types
 from understudy.tables.origin import Origin
 
@@ -313,12 +314,16 @@ def _pandas_dtype(dtype: object) -> str:
 def to_frame(table: pa.Table, origin: Origin) -> Frame:
     """The table in the library and the column types of its origin.
 
-    Categories are those of the table's dictionaries, or its sorted values: never those of the original frame.
+    Categories are those of the table's dictionaries, or its sorted values: never those of the original frame. The label
+    of a synthetic table is in the schema metadata of an Arrow table, and in `attrs` of a pandas frame. A polars frame
+    has no place for it.
     """
     table = restyle(table, origin)
     dtypes = [origin.columns[name].dtype if name in origin.columns else "" for name in table.column_names]
     if origin.library == "pandas":
-        return _to_pandas(table, dtypes)
+        frame = _to_pandas(table, dtypes)
+        frame.attrs |= label_metadata(table.schema)
+        return frame
     if origin.library == "polars":
         return _to_polars(table, dtypes)
     return table

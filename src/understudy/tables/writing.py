@@ -1,20 +1,24 @@
 """Writes a file or a database table, whole or batch by batch, and either all of it or nothing."""
 
+import contextlib
+import dataclasses
 import os
 import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeAlias
 
 import duckdb
 import pyarrow as pa
 
 from understudy.errors import TableError
-from understudy.run.atomic import atomic_path, explain_failure, require_free
+from understudy.run.atomic import atomic_path, explain_failure, require_free, sync
 from understudy.tables.arrow import write_arrow, write_parquet
 from understudy.tables.databases import tables_in, write_duckdb, write_sqlite
 from understudy.tables.delimited import write_delimited
 from understudy.tables.formatting import restyle
 from understudy.tables.jsonlines import write_json_lines
+from understudy.tables.labels import sidecar_path
 from understudy.tables.location import POSTGRES, TEXT_SUFFIXES, TableLocation
 from understudy.tables.origin import Origin
 from understudy.tables.writing_batches import OutputBatches
@@ -32,44 +36,114 @@ _DATABASE_WRITERS: dict[str, Callable[[OutputBatches, Path, str], None]] = {
 _ERRORS = (duckdb.Error, sqlite3.Error, pa.ArrowException)
 
 
-def write_table(table: pa.Table, path: str | Path, *, origin: Origin | None = None, force: bool = False) -> None:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WrittenTable:
+    """A table whose rows have been written, for its description."""
+
+    location: TableLocation
+    """Where it will be."""
+    file: Path | None
+    """The file that it is in now; None: a table of a database, which may hold others."""
+    schema: pa.Schema
+    """Its columns with their styles and, in the metadata, its label."""
+    num_rows: int
+    delimiter: str
+    """That of a text file."""
+
+
+Describe: TypeAlias = Callable[[WrittenTable], bytes]
+"""Makes the content of the file that is written beside a table, such as fake.csv.datapackage.json."""
+
+
+def write_table(
+    table: pa.Table,
+    path: str | Path,
+    *,
+    origin: Origin | None = None,
+    force: bool = False,
+    describe: Describe | None = None,
+) -> None:
     """Writes a file or a database table (`fake.duckdb::people`), whole or not at all.
 
     With an origin, types and styles are those of the original table. An existing file or table is replaced only with
-    `force`.
+    `force`. `describe` as in `write_batches`.
     """
     table = table if origin is None else restyle(table, origin)
-    write_batches([table], path, delimiter="," if origin is None else origin.delimiter, force=force)
+    delimiter = "," if origin is None else origin.delimiter
+    write_batches([table], path, delimiter=delimiter, force=force, describe=describe)
 
 
-def write_batches(batches: Iterable[pa.Table], path: str | Path, *, delimiter: str = ",", force: bool = False) -> None:
+def write_batches(
+    batches: Iterable[pa.Table],
+    path: str | Path,
+    *,
+    delimiter: str = ",",
+    force: bool = False,
+    describe: Describe | None = None,
+) -> None:
     """Writes a table with only a few batches in memory at a time, whole or not at all.
 
     The batches, at least one, are written as they are, and must have the same columns and types, as those that
-    `Release.sample_batches` makes. One batch gives the same file as `write_table`.
-    `delimiter` is that of a CSV file.
+    `Release.sample_batches` makes. One batch gives the same file as `write_table`. A label in the metadata of the first
+    batch is kept in files that have a place for it. `delimiter` is that of a CSV file. `describe` makes the file that
+    is written beside the table; either both appear or none.
     """
-    check_writable(path, force=force, table=True)
+    check_writable(path, force=force, table=True, sidecar=describe is not None)
     location, rows = TableLocation.parse(path), OutputBatches(batches)
-    if location.suffix in TEXT_SUFFIXES:
-        delimiter = delimiter if location.suffix == ".csv" else TEXT_SUFFIXES[location.suffix]
+    if location.suffix in TEXT_SUFFIXES and location.suffix != ".csv":
+        delimiter = TEXT_SUFFIXES[location.suffix]
+
+    with contextlib.ExitStack() as beside:
+        # Entered first, so that it appears last: a description without its table would be wrong.
+        sidecar = None
+        if describe is not None:
+            sidecar = beside.enter_context(atomic_path(sidecar_path(location), force=force))
+
+        def finish(file: Path | None) -> None:
+            if sidecar is None or describe is None:
+                return
+            written = WrittenTable(
+                location=location, file=file, schema=rows.schema, num_rows=rows.num_rows, delimiter=delimiter
+            )
+            sidecar.write_bytes(describe(written))
+            sync(sidecar)
+
+        _write(rows, location, delimiter, finish, force=force)
+
+
+def _write(
+    rows: OutputBatches,
+    location: TableLocation,
+    delimiter: str,
+    finish: Callable[[Path | None], None],
+    *,
+    force: bool,
+) -> None:
+    """Writes the rows, and calls `finish` with the file before it appears."""
+    if location.table is None:
         with atomic_path(location.path, force=force, errors=_ERRORS) as part:
-            write_delimited(rows, part, delimiter)
-    elif location.table is None:
-        with atomic_path(location.path, force=force, errors=_ERRORS) as part:
-            _WRITERS[location.suffix](rows, part)
+            if location.suffix in TEXT_SUFFIXES:
+                write_delimited(rows, part, delimiter)
+            else:
+                _WRITERS[location.suffix](rows, part)
+            finish(part)
     elif location.path.exists():  # it holds other tables, so a transaction takes the place of a new file
         with explain_failure(location.path, *_ERRORS):
             _DATABASE_WRITERS[location.suffix](rows, location.path, location.table)
+            finish(None)
     else:
         with atomic_path(location.path, errors=_ERRORS) as part:
             _DATABASE_WRITERS[location.suffix](rows, part, location.table)
+            finish(None)
 
 
-def check_writable(path: str | os.PathLike[str], *, force: bool = False, table: bool = False) -> None:
+def check_writable(
+    path: str | os.PathLike[str], *, force: bool = False, table: bool = False, sidecar: bool = False
+) -> None:
     """Raises now what writing would raise later: call it before any budget is spent.
 
-    For files and folders; with `table` the path must also end in a format that `write_table` knows.
+    For files and folders; with `table` the path must also end in a format that `write_table` knows, and with `sidecar`
+    the file that describes it must be writable too.
     """
     is_database = "::" in str(path) or str(path).startswith(POSTGRES)
     if not table and not is_database:
@@ -82,6 +156,8 @@ def check_writable(path: str | os.PathLike[str], *, force: bool = False, table: 
         raise TableError(f"{location.path}: {location.read_only} files can only be read. Write CSV or Parquet.")
     if location.path.suffix.lower() == ".bz2":
         raise TableError(f"{location.path}: .bz2 files can only be read. Write plain text, .gz or .zst.")
+    if sidecar:
+        require_free(sidecar_path(location), force=force)
     if location.suffix not in (".sqlite", ".duckdb"):
         require_free(location.path, force=force)
         return

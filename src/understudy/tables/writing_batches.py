@@ -28,11 +28,14 @@ class OutputBatches:
     """
 
     schema: pa.Schema
+    num_rows: int
+    """The number of rows that have been read so far."""
 
     def __init__(self, batches: Iterable[pa.Table]):
         rest = iter(batches)
         first = next(rest)
         self.schema = first.schema
+        self.num_rows = 0
         self._batches = itertools.chain([first], rest)
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -41,6 +44,7 @@ class OutputBatches:
             if not batch.schema.equals(self.schema):
                 name = next((f.name for f, g in zip(batch.schema, self.schema, strict=False) if f != g), None)
                 raise TableError("The batches of a table must have the same columns and types.", column=name)
+            self.num_rows += batch.num_rows
             yield batch
 
 

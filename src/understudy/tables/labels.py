@@ -1,0 +1,109 @@
+"""Labels: what a synthetic table says of itself, in the metadata of Arrow and Parquet files and in a file beside it.
+
+Reading a label never reads a row.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from understudy.errors import UnderstudyError
+from understudy.tables.location import TableLocation
+
+PREFIX = "understudy."
+SYNTHETIC = f"{PREFIX}synthetic"
+SIDECAR = ".datapackage.json"
+MOST_BYTES = 2**24
+"""A larger file is not the description of a table, and is not read."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Label:
+    """Says that a table is synthetic, what it was made from, and under which guarantee.
+
+    >>> Label(certificate="mock: no row was read", source="schema", digest="00ff").to_metadata()["understudy.schema"]
+    '00ff'
+    """
+
+    certificate: str
+    """The guarantee in one line."""
+    source: Literal["release", "schema"] | None = None
+    """What the rows were made from; None: neither, such as the samples of somebody else's generator."""
+    digest: str = ""
+    """The SHA-256 of that release or schema."""
+
+    def to_metadata(self) -> dict[str, str]:
+        """The label as keys and values, as files and frames carry it."""
+        made_from = {} if self.source is None else {f"{PREFIX}{self.source}": self.digest}
+        return {SYNTHETIC: "true", **made_from, f"{PREFIX}certificate": self.certificate}
+
+
+def attach_label(table: pa.Table, label: Label) -> pa.Table:
+    """The table with the label in its schema metadata.
+
+    >>> attach_label(pa.table({"a": [1]}), Label(certificate="mock")).schema.metadata[b"understudy.synthetic"]
+    b'true'
+    """
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), **label.to_metadata()})
+
+
+def label_metadata(schema: pa.Schema) -> dict[str, str]:
+    """The label in the metadata of a schema, and nothing else of it; empty without one."""
+    known = {_text(key): _text(value) for key, value in (schema.metadata or {}).items()}
+    return {key: value for key, value in known.items() if key.startswith(PREFIX)} if SYNTHETIC in known else {}
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")
+
+
+def sidecar_path(location: TableLocation) -> Path:
+    """fake.csv -> fake.csv.datapackage.json; base.duckdb::people -> base.duckdb-people.datapackage.json."""
+    table = "" if location.table is None else f"-{location.table.replace(os.sep, '_')}"
+    return location.path.with_name(f"{location.path.name}{table}{SIDECAR}")
+
+
+def says_synthetic(source: object) -> bool:
+    """Whether a frame or a file says that it is synthetic. Never fails, and reads no row.
+
+    >>> says_synthetic(attach_label(pa.table({"a": [1]}), Label(certificate="mock"))), says_synthetic(pa.table({}))
+    (True, False)
+    """
+    if isinstance(source, str | os.PathLike):
+        with contextlib.suppress(UnderstudyError, OSError, ValueError, pa.ArrowException, duckdb.Error, RecursionError):
+            location = TableLocation.parse(os.fspath(source))
+            return bool(label_metadata(_file_schema(location))) or _sidecar_says_so(sidecar_path(location))
+        return False
+    attributes = getattr(source, "attrs", None)  # of a pandas frame
+    if isinstance(attributes, Mapping) and attributes.get(SYNTHETIC) == "true":
+        return True
+    schema = getattr(source, "schema", None)
+    return isinstance(schema, pa.Schema) and bool(label_metadata(schema))
+
+
+def _file_schema(location: TableLocation) -> pa.Schema:
+    if location.suffix == ".parquet" and location.path.is_file():
+        return pq.read_schema(location.path)
+    if location.suffix in (".arrow", ".feather") and location.path.is_file():
+        with pa.memory_map(str(location.path)) as file:
+            with contextlib.suppress(pa.ArrowInvalid):
+                return pa.ipc.open_file(file).schema
+            file.seek(0)
+            with contextlib.suppress(pa.ArrowInvalid):  # an old Feather file has no metadata of this kind
+                return pa.ipc.open_stream(file).schema
+    return pa.schema([])
+
+
+def _sidecar_says_so(path: Path) -> bool:
+    if not path.is_file() or path.stat().st_size > MOST_BYTES:
+        return False
+    content = json.loads(path.read_bytes())
+    return isinstance(content, dict) and content.get("synthetic") is True
