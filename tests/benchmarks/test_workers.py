@@ -28,7 +28,8 @@ def test_a_dead_process_costs_no_result(tmp_path: Path) -> None:
         workers.submit("error", divmod, 1, 0)
         workers.submit("sum", sum, (1, 2))
         found = dict(workers.finished())
-    assert found["once"] == "done" and found["sum"] == 3
+    assert found["once"] == "done"
+    assert found["sum"] == 3
     assert found["twice"] == Failure("its process ended with exit code 3, 2 times")
     assert found["error"].reason.startswith("ZeroDivisionError")
 

@@ -21,8 +21,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +39,7 @@ from benchmarks.papers.published import (  # noqa: E402
     PGB_GAUSSIANS_PRIVATE,
     PGB_TITANIC,
 )
+from benchmarks.papers.workers import Failure, Workers, use_one_core  # noqa: E402
 from understudy.evaluation.cells import _cell_errors  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
 from understudy.synthesizers.boosted import Boosted  # noqa: E402
@@ -266,7 +265,9 @@ def score(part: Part, seed: int, files: Mapping[str, Path]) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------------- runs
 
 
-def run_part(part: Part, seeds: Sequence[int], scoring: ProcessPoolExecutor, folder: Path) -> Iterator[dict[str, Any]]:
+def run_part(
+    part: Part, seeds: Sequence[int], scoring: Workers[dict[str, Any]], folder: Path
+) -> Iterator[dict[str, Any]]:
     """One line for each seed and each training, as soon as it is scored."""
     from understudy.benchmark.population import fit_population
     from understudy.errors import UnderstudyWarning
@@ -287,7 +288,6 @@ def run_part(part: Part, seeds: Sequence[int], scoring: ProcessPoolExecutor, fol
             releases = fit_population(train, schema, method, members, binning=binning)
         seconds = time.monotonic() - began
         print(f"{part.name}: {len(seeds)} seeds of {', '.join(outputs[:2])} in {seconds:.0f} s", flush=True)
-        waiting = []
         for seed, release in zip(seeds, releases, strict=True):
             if isinstance(release, Exception):
                 print(f"{part.name}, seed {seed}: {type(release).__name__}: {release}", file=sys.stderr, flush=True)
@@ -304,12 +304,12 @@ def run_part(part: Part, seeds: Sequence[int], scoring: ProcessPoolExecutor, fol
                 "machine": core.machine(),
                 "day": str(datetime.date.today()),
             }
-            waiting.append((facts, scoring.submit(score, part, seed, files)))
-        for facts, future in waiting:
-            try:
-                yield facts | {"figures": future.result()}
-            except Exception as error:
-                print(f"{part.name}, seed {facts['seed']}: {type(error).__name__}: {error}", file=sys.stderr)
+            scoring.submit(facts, score, part, seed, files)
+        for facts, figures in scoring.finished():
+            if isinstance(figures, Failure):
+                print(f"{part.name}, seed {facts['seed']}: {figures.reason}", file=sys.stderr, flush=True)
+            else:
+                yield facts | {"figures": figures}
 
 
 def write_samples(part: Part, release: us.Release, outputs: Sequence[str], seed: int, folder: Path) -> dict[str, Path]:
@@ -342,23 +342,11 @@ def finished(file: Path) -> dict[str, set[int]]:
 def run(part: Part, wanted: Sequence[int], folder: Path, workers: int) -> None:
     file = folder / f"{NAME}.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
-    context = get_context("spawn")
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        ProcessPoolExecutor(workers, mp_context=context, initializer=_use_one_core) as scoring,
-    ):
+    with tempfile.TemporaryDirectory() as scratch, Workers[dict[str, Any]](workers, use_one_core) as scoring:
         seeds = [seed for seed in wanted if seed not in finished(file).get(part.name, set())]
         for line in run_part(part, seeds, scoring, Path(scratch)) if seeds else ():
             with file.open("a") as out:  # one write of one line: processes may share the file
                 out.write(json.dumps(line) + "\n")
-
-
-def _use_one_core() -> None:
-    import jax
-    import threadpoolctl
-
-    jax.config.update("jax_platforms", "cpu")
-    threadpoolctl.threadpool_limits(1)
 
 
 def blocks(chosen: Sequence[Part], size: int) -> list[tuple[Part, list[int]]]:
@@ -378,18 +366,20 @@ def run_apart(tasks: Sequence[tuple[Part, list[int]]], words: Sequence[str], job
     environment.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp())  # blocks of one part are one program
     environment.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")
     waiting, running = list(tasks), list[subprocess.Popen[bytes]]()
-    while waiting or running:
-        running = [process for process in running if process.poll() is None]
-        while waiting and len(running) < jobs and time.monotonic() < end:
-            part, seeds = waiting.pop(0)
-            command = [sys.executable, __file__, *words, "--parts", part.name, "--only", *map(str, seeds)]
-            running.append(subprocess.Popen(command, env=environment))
-        if time.monotonic() >= end:
-            print(f"Time is up: {len(running)} blocks are cut, {len(waiting)} not begun.", file=sys.stderr)
-            for process in running:
-                process.terminate()
-            return
-        time.sleep(1)
+    try:
+        while waiting or running:
+            running = [process for process in running if process.poll() is None]
+            while waiting and len(running) < jobs and time.monotonic() < end:
+                part, seeds = waiting.pop(0)
+                command = [sys.executable, __file__, *words, "--parts", part.name, "--only", *map(str, seeds)]
+                running.append(subprocess.Popen(command, env=environment))
+            if time.monotonic() >= end:
+                print(f"Time is up: {len(running)} blocks are cut, {len(waiting)} not begun.", file=sys.stderr)
+                return
+            time.sleep(1)
+    finally:
+        for process in running:
+            process.terminate()
 
 
 def main() -> None:
@@ -427,4 +417,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
