@@ -26,6 +26,7 @@ from understudy.cli.graph import (
     show_graph_plan,
     synth_graph,
 )
+from understudy.cli.labels import IdPrefix, Sidecar
 from understudy.cli.options import (
     Accuracy,
     Bins,
@@ -118,11 +119,19 @@ def demo(
     from understudy.api import fit
     from understudy.demo import demo_schema, demo_table
     from understudy.evaluation.evaluate import evaluate
+    from understudy.metadata.table_schema import describe_synthetic
     from understudy.report import write_report
     from understudy.run.atomic import require_free_folder
     from understudy.tables import atomic_folder, write_table
 
-    contents = ("synthetic.release", "synthetic.csv", "survey.csv", "schema.toml", "report.html")
+    contents = (
+        "synthetic.release",
+        "synthetic.csv",
+        "synthetic.csv.datapackage.json",
+        "survey.csv",
+        "schema.toml",
+        "report.html",
+    )
     require_free_folder(out, force=force, contents=contents)
     guarantee = read_guarantee(epsilon, None, False)
     schema, table = demo_schema(), demo_table()
@@ -134,7 +143,8 @@ def demo(
         scores = evaluate(table, {"synthetic": fake}, schema=schema, effort="quick", progress=progress)
     with atomic_folder(out, force=force, contents=contents) as inside:
         write_table(table, inside / "survey.csv", origin=release.origin)
-        write_table(fake, inside / "synthetic.csv", origin=release.origin)
+        described = describe_synthetic(schema, title=release.statement.facts.name)
+        write_table(fake, inside / "synthetic.csv", origin=release.origin, describe=described)
         release.save(inside / "synthetic.release")
         schema.write(inside / "schema.toml")
         write_report(inside / "report.html", scores, release.statement)
@@ -166,7 +176,7 @@ def synth(
 
     folder = release_folder(out)
     refuse_own_input(options.source, out)
-    check_writable(out, force=options.force, table=True)
+    check_writable(out, force=options.force, table=True, sidecar=options.sidecar)
     if options.rows is not None:
         check_size(options.rows, "The number of synthetic rows")
     release = options.fit_into(folder, out)
@@ -177,6 +187,8 @@ def synth(
             options.rows,
             where=options.where,
             seed=options.seed,
+            id_prefix=options.id_prefix,
+            sidecar=options.sidecar,
             force=options.force,
             quiet=options.quiet,
         )
@@ -196,7 +208,7 @@ def synth(
 
 @app.command()
 @takes_reading_options
-@takes_fit_options(without=("rows", "where"))
+@takes_fit_options(without=("rows", "where", "id_prefix", "sidecar"))
 def fit(
     options: FitCommand, out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")]
 ) -> None:
@@ -225,6 +237,8 @@ def sample(
     seed: Annotated[
         int | None, typer.Option("--seed", help="Makes this sample reproducible. Does not affect the guarantee.")
     ] = None,
+    id_prefix: IdPrefix = None,
+    sidecar: Sidecar = True,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -233,19 +247,30 @@ def sample(
     OUT.certificate.json, written beside the table, has its checksum, that of the release, and the guarantee.
     """
     if is_graph_folder(folder):
-        return sample_graph(folder, out, rows, where, seed=seed, force=force, quiet=quiet)
+        refuse_table_options({"--id-prefix": id_prefix})
+        return sample_graph(folder, out, rows, where, seed=seed, sidecar=sidecar, force=force, quiet=quiet)
     from understudy.release import Release, sample_record
     from understudy.tables import check_writable
 
-    check_writable(out, force=force, table=True)
-    sidecar = sidecar_of(out)
-    if sidecar is not None:
-        check_writable(sidecar, force=force)
+    check_writable(out, force=force, table=True, sidecar=sidecar)
+    record = sidecar_of(out)
+    if record is not None:
+        check_writable(record, force=force)
     release = Release.load(folder)
     num_rows = release.codec.num_rows if rows is None else rows
-    size = write_synthetic(release, out, num_rows, where=where, seed=seed, force=force, quiet=quiet)
-    if sidecar is not None:
-        write_json(sample_record(release, folder, out, num_rows, where), sidecar, force=force)
+    size = write_synthetic(
+        release,
+        out,
+        num_rows,
+        where=where,
+        seed=seed,
+        id_prefix=id_prefix,
+        sidecar=sidecar,
+        force=force,
+        quiet=quiet,
+    )
+    if record is not None:
+        write_json(sample_record(release, folder, out, num_rows, where), record, force=force)
     warn_if_not_private(release)
     note_on_units(release, quiet)
     echo(f"Wrote {size} to {out}", quiet=quiet)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from understudy.cli.evaluation import folder_beside
+from understudy.cli.labels import note_if_synthetic
 from understudy.cli.options import (
     FitCommand,
     check_json,
@@ -36,6 +37,7 @@ NOT_FOR_GRAPHS = {
     "holdout": "--holdout",
     "rows": "--rows",
     "where": "--where",
+    "id_prefix": "--id-prefix",
     "bins": "--bins",
     "max_bins": "--max-bins",
     "max_categories": "--max-categories",
@@ -73,14 +75,16 @@ def is_graph_run(options: FitCommand) -> bool:
 
 def synth_graph(options: FitCommand, out: str) -> None:
     """Fits, samples and certifies a graph."""
+    from understudy.metadata.table_schema import describe_synthetic
     from understudy.tables import check_writable, write_table
 
     folder = release_folder(out)
     refuse_own_input(options.source, out)
-    check_writable(out, force=options.force, table=True)
+    check_writable(out, force=options.force, table=True, sidecar=options.sidecar)
     release = _fit_into(options, folder)
     edges = release.sample(seed=options.seed)
-    write_table(edges, out, force=options.force)
+    describe = describe_synthetic(title=release.statement.facts.name) if options.sidecar else None
+    write_table(edges, out, force=options.force, describe=describe)
     if sidecar_of(out) is not None:
         release = release.with_table(out)
         release.save(folder, force=True)
@@ -111,6 +115,7 @@ def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
     check_json(options.json_file, options.force)
     guarantee = read_guarantee(options.epsilon, options.delta, options.not_private)
     schema = _read_schema(options.schema)
+    note_if_synthetic(options.source, quiet=options.quiet)
     try:
         release = fit_graph(
             options.source,
@@ -157,19 +162,29 @@ def _read_schema(path: Path | None) -> "GraphSchema":
 
 
 def sample_graph(
-    folder: Path, out: str, rows: int | None, where: str | None, *, seed: int | None, force: bool, quiet: bool
+    folder: Path,
+    out: str,
+    rows: int | None,
+    where: str | None,
+    *,
+    seed: int | None,
+    sidecar: bool,
+    force: bool,
+    quiet: bool,
 ) -> None:
     """Samples a synthetic graph from its release."""
     from understudy.graphs import GraphRelease
+    from understudy.metadata.table_schema import describe_synthetic
     from understudy.tables import check_writable, write_table
 
     for option, value in {"--rows": rows, "--where": where}.items():
         if value is not None:
             raise ConfigError(f"{option} does not apply to a graph: a sample is a whole graph. Remove it.")
-    check_writable(out, force=force, table=True)
+    check_writable(out, force=force, table=True, sidecar=sidecar)
     release = GraphRelease.load(folder)
     edges = release.sample(seed=seed)
-    write_table(edges, out, force=force)
+    describe = describe_synthetic(title=release.statement.facts.name) if sidecar else None
+    write_table(edges, out, force=force, describe=describe)
     warn_if_not_private(release)
     echo(f"Wrote {len(edges):,} synthetic edges to {out}", quiet=quiet)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.holdout import HeldOut, HoldoutFile, Split
+from understudy.cli.labels import IdPrefix, Sidecar, note_if_synthetic
 from understudy.cli.output import show_book, show_spent
 from understudy.cli.reading import note_on_decimals
 from understudy.cli.terminal import Interrupted, echo, show_progress
@@ -219,6 +220,8 @@ class FitCommand:
     holdout: HoldoutFile = None
     rows: NumRows = None
     where: Where = None
+    id_prefix: IdPrefix = None
+    sidecar: Sidecar = True
     bins: Bins = "tree"
     max_bins: MaxBins = 32
     max_categories: MaxCategories = 1000
@@ -269,6 +272,7 @@ class FitCommand:
     def _fit(self, folder: Path, checkpoint: Path, held: HeldOut | None) -> "Release":
         """Fits with a progress bar; after Ctrl-C it says how to resume."""
         from understudy.api import FitOptions, fit_table, is_on_cluster, read_private_table, require_rows
+        from understudy.encoding import check_id_prefix
         from understudy.privacy.scratch import open_scratch
         from understudy.run.checkpoint import is_unfinished
         from understudy.schema import Schema
@@ -300,6 +304,8 @@ class FitCommand:
                     scratch=scratch,
                 )
                 cleanup.callback(data.table.close)
+                note_if_synthetic(self.source, quiet=self.quiet)
+                check_id_prefix(self.id_prefix, data.schema, data.origin, types_kept=self.keep_types)
                 decimal = None if self.reading is None else self.reading.decimal
                 note_on_decimals(data.origin.delimiter, schema, decimal, quiet=self.quiet)
                 if self.where is not None:  # checked before any budget is spent

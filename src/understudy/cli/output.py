@@ -66,13 +66,23 @@ def show_book(path: "Path", release: "Release", quiet: bool) -> None:
         typer.echo(f"Budget book {path}: entry {entry.number}, {left}.", err=True)
 
 
-def show_plan_hash(book: "BudgetBook", run: "ProposedRun") -> None:
+def _show_plan_hash(book: "BudgetBook", run: "ProposedRun") -> None:
     """Prints what a run would use of a budget book, and the hash by which a second person approves its plan."""
     from understudy.book.book import percent
 
     needed = percent(book.terms.cost(run.queries, run.guarantee), book.limit)
     typer.echo(f"Budget book {book.path}: this run needs {needed} of the limit; {book.fraction_left:.2%} is left.")
     typer.echo(f"Plan hash: {run.plan_hash(book)}")
+
+
+def _book_plan_to_json(book: "BudgetBook", run: "ProposedRun") -> dict[str, object]:
+    """The same for machines, with all that the hash covers."""
+    return {
+        "plan_hash": run.plan_hash(book),
+        "hash_covers": run.to_json(book),
+        "needed": book.terms.cost(run.queries, run.guarantee).fraction_of(book.limit),
+        "left": book.fraction_left,
+    }
 
 
 def note_on_units(release: "Release", quiet: bool) -> None:
@@ -84,14 +94,25 @@ def note_on_units(release: "Release", quiet: bool) -> None:
 
 
 def write_synthetic(
-    release: "Release", out: str, num_rows: int | None, *, where: str | None, seed: int | None, force: bool, quiet: bool
+    release: "Release",
+    out: str,
+    num_rows: int | None,
+    *,
+    where: str | None,
+    seed: int | None,
+    id_prefix: str | None,
+    sidecar: bool,
+    force: bool,
+    quiet: bool,
 ) -> str:
     """Samples and writes a table, batch by batch. Returns its number of rows and, where they are linked, of units."""
+    from understudy.metadata.table_schema import describe_synthetic
     from understudy.release import BATCH_ROWS
     from understudy.tables import write_batches
 
     num_rows = release.codec.num_rows if num_rows is None else num_rows
-    batches = release.sample_batches(num_rows, where=where, seed=seed)
+    batches = release.sample_batches(num_rows, where=where, seed=seed, id_prefix=id_prefix)
+    describe = describe_synthetic(release.schema, title=release.statement.facts.name) if sidecar else None
     num_units = 0
 
     def counted() -> "Iterator[pa.Table]":
@@ -104,7 +125,7 @@ def write_synthetic(
             progress(written / num_rows, f"sampling: {written:,} of {num_rows:,} rows")
 
     with show_progress(quiet or num_rows <= BATCH_ROWS, "sampling") as progress:
-        write_batches(counted(), out, delimiter=release.origin.delimiter, force=force)
+        write_batches(counted(), out, delimiter=release.origin.delimiter, force=force, describe=describe)
     rows = f"{num_rows:,} synthetic row{'s' * (num_rows != 1)}"
     return f"{rows} of {num_units:,} unit{'s' * (num_units != 1)}" if release.codec.rows_per_unit else rows
 
@@ -137,10 +158,12 @@ def show_plan(
     json_file: str | None,
     *,
     force: bool,
+    proposed: "tuple[BudgetBook, ProposedRun] | None" = None,
 ) -> None:
     """Prints every query of a plan with its privacy cost, the total and its meaning, and the noise to expect.
 
-    `num_rows`: the declared or assumed number of rows, which percentages refer to.
+    `num_rows`: the declared or assumed number of rows, which percentages refer to. `proposed`: the budget book that the
+    run would use, and the run.
     """
     from understudy import certificate as words
     from understudy.privacy.ledger import spent_by
@@ -148,7 +171,8 @@ def show_plan(
     spent = spent_by(made, guarantee)
     statement = words.plan_statement(made, guarantee, spent, facts)
     if json_file is not None:
-        write_json(words.plan_to_json(made, statement), json_file, force=force)
+        book = {} if proposed is None else {"book": _book_plan_to_json(*proposed)}
+        write_json({**words.plan_to_json(made, statement), **book}, json_file, force=force)
         if json_file == "-":
             return
     from rich import box
