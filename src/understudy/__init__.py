@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from understudy.boosting import BoostedSamples as BoostedSamples
     from understudy.boosting import boost as boost
     from understudy.boosting import plan_boost as plan_boost
+    from understudy.bundle import Verification as Verification
+    from understudy.bundle import verify_bundle as verify_bundle
+    from understudy.bundle import write_bundle as write_bundle
     from understudy.disclosure.disclose import Disclosure as Disclosure
     from understudy.disclosure.disclose import disclose as disclose
     from understudy.encoding import Codec as Codec
     from understudy.errors import BookError as BookError
     from understudy.errors import BudgetExceeded as BudgetExceeded
+    from understudy.errors import BundleError as BundleError
     from understudy.errors import CheckpointError as CheckpointError
     from understudy.errors import ConditionError as ConditionError
     from understudy.errors import ConfigError as ConfigError
@@ -66,11 +70,13 @@ _NAMES_IN = {
     "book": ("BudgetBook", "Policy"),
     "boosting": ("BoostedSamples", "boost", "plan_boost"),
     "audit.audit": ("audit_method",),
+    "bundle": ("Verification", "verify_bundle", "write_bundle"),
     "disclosure.disclose": ("Disclosure", "disclose"),
     "encoding": ("Codec",),
     "errors": (
         "BookError",
         "BudgetExceeded",
+        "BundleError",
         "CheckpointError",
         "ConditionError",
         "ConfigError",

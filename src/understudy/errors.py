@@ -143,6 +143,18 @@ class ReleaseError(UnderstudyError):
     """
 
 
+class BundleError(UnderstudyError):
+    """An evidence bundle cannot be made, read or signed.
+
+    >>> import understudy as us
+    >>> try:
+    ...     us.verify_bundle("absent.zip")
+    ... except us.BundleError as error:
+    ...     print(str(error)[:25])
+    absent.zip does not exist
+    """
+
+
 class CheckpointError(UnderstudyError):
     """A checkpoint already exists, is missing or damaged, or belongs to another run.
 

@@ -11,6 +11,7 @@ from understudy.cli import evaluation as evaluating
 from understudy.cli.audit import audit
 from understudy.cli.benchmark import benchmark_app
 from understudy.cli.book import book_app
+from understudy.cli.bundle import bundle, verify
 from understudy.cli.disclose import add_disclosure, disclose
 from understudy.cli.doctor import doctor
 from understudy.cli.graph import (
@@ -66,10 +67,10 @@ from understudy.cli.options import (
 from understudy.cli.output import (
     note_on_draft,
     note_on_units,
+    require_hash,
     show_comparison,
     show_markdown,
     show_plan,
-    show_plan_hash,
     show_scores,
     show_spent,
     warn_if_not_private,
@@ -302,6 +303,10 @@ def certificate(
     write_certificate_json(statement, checksums, json_file, force)
 
 
+app.command()(bundle)
+app.command()(verify)
+
+
 @app.command()
 @takes_reading_options
 def evaluate(
@@ -421,6 +426,9 @@ def plan(
     book: Annotated[
         Path | None, typer.Option("--book", help="Also show what the run would use of this budget book.")
     ] = None,
+    plan_hash: Annotated[
+        str | None, typer.Option("--hash", help="With --book: refuse to show any plan but the one with this hash.")
+    ] = None,
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
@@ -429,9 +437,10 @@ def plan(
     Also shows the expected noise of the marginals, for methods whose noise is known in advance. With --book, it also
     prints the hash by which a second person approves the plan.
     """
+    if plan_hash is not None and book is None:
+        raise ConfigError("A plan hash is that of a run with a budget book. Name the book too: --book.")
     if is_graph_schema(schema):
-        refuse_table_options({"--book": book})
-        return show_graph_plan(schema, epsilon, delta, protect, json_file, force=force)
+        return show_graph_plan(schema, epsilon, delta, protect, json_file, force=force, book=book, plan_hash=plan_hash)
     if protect is not None:
         raise ConfigError("--protect is for graphs. Remove it, or name the schema of a graph.")
     from understudy.api import assume_rows, make_plan
@@ -457,10 +466,14 @@ def plan(
         guarantee = guarantee_for(declared, accuracy, synthesizer, delta=delta, rows=rows, binning=binning)
     made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=binning)
     assumed = assume_rows(declared, rows)
-    facts = public_facts(assumed)
-    show_plan(made, guarantee.with_delta_for(assumed.rows), facts, rows or declared.rows, json_file, force=force)
-    if book is not None and json_file != "-":
-        show_plan_hash(*propose_run(book, declared, synthesizer, guarantee, binning))
+    facts, proposed = public_facts(assumed), None
+    if book is not None:
+        if rows not in (None, declared.rows):
+            raise ConfigError("A run with a budget book uses the declared number of rows. Remove --rows.")
+        proposed = propose_run(book, declared, synthesizer, guarantee, binning)
+        require_hash(*proposed, plan_hash)
+    guarantee = guarantee.with_delta_for(assumed.rows)
+    show_plan(made, guarantee, facts, rows or declared.rows, json_file, force=force, proposed=proposed)
 
 
 @app.command()

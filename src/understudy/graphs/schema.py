@@ -166,6 +166,11 @@ class GraphSchema:
         graph = {key: value for key, value in kept.items() if value is not None}
         return {"graph": {**graph, "drop": list(self.drop), "directed": False}, "nodes": nodes}
 
+    def to_toml(self) -> str:
+        """The same as a schema file."""
+        sections = self.to_dict().items()
+        return "\n".join(f"[{name}]\n{_lines(keys)}" for name, keys in sections)  # type: ignore[arg-type]
+
     @property
     def table_schema(self) -> Schema:
         """The two columns of the edge list, each of whose values is read as text, by itself."""
@@ -299,6 +304,10 @@ def _read_node_file(keys: Mapping[str, object], folder: Path | None) -> tuple[tu
             raise SchemaError(f"The node file {path} has rows without a value of {name!r}. Complete them.", key=key)
         found.append(tuple(values.cast(pa.string()).to_pylist()))
     return found[0], found[1] if "block" in wanted else None
+
+
+def _lines(keys: Mapping[str, object]) -> str:
+    return "".join(f"{key} = {to_toml(value)}\n" for key, value in keys.items())
 
 
 def _is_whole(value: object) -> bool:

@@ -1,0 +1,96 @@
+"""The manifest of a bundle: what it is about, how it is marked, and the checksum of every file."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from understudy._version import __version__
+from understudy.bundle.archive import Measured
+from understudy.bundle.pages import Facts, Table, marks
+from understudy.certificate import to_json
+from understudy.privacy.ledger import Statement
+from understudy.run.atomic import json_bytes
+
+FORMAT, FORMAT_VERSION = "understudy-bundle", 1
+MANIFEST, SUMS, SIGNATURE = "manifest.json", "SHA256SUMS", "manifest.json.sig"
+TABLES = "tables/"
+
+
+def make_manifest(
+    statement: Statement, facts: Facts, files: Mapping[str, Measured], *, signed: bool
+) -> dict[str, object]:
+    """The manifest of these files. Marks come first, so that whoever opens it reads them."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "marks": marks(statement, in_house=facts.in_house),
+        "understudy_version": __version__,
+        "private": statement.is_private,
+        "in_house": facts.in_house,
+        "signed": signed,
+        "release": release_section(statement, facts.release_sha256),
+        "tables": [
+            {"name": each.name, "sha256": each.sha256, "bytes": each.size, "included": each.included}
+            for each in facts.tables
+        ],
+        "files": {name: {"sha256": files[name].sha256, "bytes": files[name].size} for name in sorted(files)},
+    }
+
+
+def release_section(statement: Statement, release_sha256: str) -> dict[str, object]:
+    """What identifies the release: every field is in its certificate, except the checksum."""
+    facts = statement.facts
+    book = facts.book
+    return {
+        "sha256": release_sha256,
+        "dataset": facts.name,
+        "date": facts.date,
+        "method": statement.method,
+        "epsilon": statement.epsilon if math.isfinite(statement.epsilon) else None,
+        "delta": statement.delta,
+        "book": None if book is None else {"dataset": book.dataset, "entry": book.number, "hash": book.digest},
+    }
+
+
+def make_sums(files: Mapping[str, str]) -> bytes:
+    """SHA256SUMS, as coreutils writes and checks it, of checksums by name."""
+    return "".join(f"{files[name]}  {name}\n" for name in sorted(files)).encode()
+
+
+def plan_as_charged(certified: Mapping[str, Any]) -> bytes:
+    """plan.json: what was charged, in the form of a plan, from the JSON of the certificate."""
+    guarantee = certified["guarantee"]
+    figures = {key: guarantee[key] for key in ("epsilon", "epsilon_target", "delta", "meaning")}
+    about = {"format": "understudy-plan", "format_version": certified["format_version"]}
+    version = {"understudy_version": certified["understudy_version"]}
+    return json_bytes({**about, **version, **figures, "queries": certified["queries"], "expected": [], "notes": []})
+
+
+def read_facts(manifest: Mapping[str, Any]) -> Facts:
+    """What the pages need of a manifest; raises if it is malformed."""
+    tables = tuple(
+        Table(str(each["name"]), str(each["sha256"]), int(each["bytes"]), each["included"] is True)
+        for each in manifest["tables"]
+    )
+    return Facts(str(manifest["release"]["sha256"]), manifest["in_house"] is True, tables)
+
+
+def read_json(data: bytes) -> dict[str, Any]:
+    """A JSON object; raises ValueError for anything else, also for numbers that JSON does not have."""
+    try:
+        content = json.loads(data, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(content, dict):
+        raise ValueError("not an object")
+    return content
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def as_json(statement: Statement, checksums: Mapping[str, str]) -> dict[str, Any]:
+    """The certificate for machines, as it is after writing and reading it."""
+    return read_json(json_bytes(to_json(statement, checksums)))
