@@ -583,18 +583,19 @@ def tune(
     profile: Profile, kind: str, codes: Codes, predict: Callable[[Codes], np.ndarray], seed: int
 ) -> tuple[Profile, dict[str, float]]:
     """The profile with the learning rates whose last generator scores best on this seed, and all scores."""
-    private = kind != "not private"
-    name = "private_critic_rate" if private else "critic_learning_rate"
-    changes: list[dict[str, Any]] = [{name: critic, "generator_learning_rate": rate} for critic, rate in profile.tried]
-    tried = [dataclasses.replace(profile, **each) for each in changes]
+    tried = [dataclasses.replace(profile, **_rates(kind, *rates)) for rates in profile.tried]
+    several = trainings([(each, seed) for each in tried], codes, private=kind != "not private")
     made, scores = sampler(profile, len(codes)), {}
-    for rates, (last, _) in zip(
-        profile.tried, trainings([(each, seed) for each in tried], codes, private=private), strict=True
-    ):
+    for rates, (last, _) in zip(profile.tried, several, strict=True):
         images = made(last.average, profile.scored, jax.random.key(1000 + seed))
         scores[f"{rates[0]:g}, {rates[1]:g}"] = inception_score(predict(images))
     print(f"{kind}, seed {seed}: {scores}", flush=True)
     return tried[int(np.argmax(list(scores.values())))], scores
+
+
+def _rates(kind: str, critic: float, generator: float) -> dict[str, Any]:
+    name = "critic_learning_rate" if kind == "not private" else "private_critic_rate"
+    return {name: critic, "generator_learning_rate": generator}
 
 
 def one(
@@ -805,10 +806,21 @@ def write(
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps({"classifier": dict(classifier), **result}) + "\n" for result in results]
-    (folder / f"{NAME}.jsonl").write_text("".join(lines))
+    part = folder / f"{NAME}.part"
+    part.write_text("".join(lines))
+    os.replace(part, folder / f"{NAME}.jsonl")
     (folder / f"{NAME}.md").write_text(page(profile, results, classifier))
     for kind, grids in panels.items():
         (folder / f"{NAME}_{kind.replace(' ', '_')}.png").write_bytes(picture(grids))
+
+
+def finished(folder: Path | None, terms: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Results of a run on the same terms that was cut short."""
+    file = None if folder is None else folder / f"{NAME}.jsonl"
+    if file is None or not file.exists():
+        return []
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    return [line for line in lines if all(line.get(name, ...) == value for name, value in terms.items())]
 
 
 def arguments() -> tuple[argparse.Namespace, Profile]:
@@ -856,26 +868,37 @@ def main() -> None:
     )
     if profile == PROFILES["paper"] and accuracy < LEAST_ACCURACY:
         print(f"Scores of a classifier below {LEAST_ACCURACY} are not comparable.")
-    results: list[dict[str, Any]] = []
+    terms = {"profile": found.profile, "changed": sorted(found.set), "tuned on": found.tune}
+    results = finished(found.out, terms)
     panels: dict[str, dict[str, Codes]] = {}
     for kind in (KINDS[name] for name in found.kinds):
+        known = {result["seed"]: result for result in results if result["kind"] == kind}
+        seeds = [seed for seed in found.seeds if seed not in known]
+        if not seeds:
+            continue
         if results and time.monotonic() - began > 60 * found.minutes:
             print(f"Left out for time: {kind}.")
             continue
         chosen, tried = profile, dict[str, float]()
-        if found.tune is not None:
+        if known:
+            first = next(iter(known.values()))
+            chosen, tried = dataclasses.replace(profile, **_rates(kind, *first["rates"])), first["tried"]
+        elif found.tune is not None:
             chosen, tried = tune(profile, kind, codes, predict, found.tune)
-        private = kind != "not private"
-        several = trainings([(chosen, seed) for seed in found.seeds], codes, private=private)
+        several = trainings([(chosen, seed) for seed in seeds], codes, private=kind != "not private")
         print(f"{kind}: {len(several)} trainings after {time.monotonic() - began:.0f} s", flush=True)
-        for seed, training in zip(found.seeds, several, strict=True):
+        for seed, training in zip(seeds, several, strict=True):
             result, grids = one(chosen, kind, codes, predict, seed, training)
-            results.append(result | {"tried": tried})
-            panels.setdefault(kind, grids)
+            results.append(result | terms | {"tried": tried})
+            if not known:
+                panels.setdefault(kind, grids)
             if found.out is not None:
                 write(found.out, profile, results, classifier, panels)
     print(page(profile, results, classifier))
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
