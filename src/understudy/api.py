@@ -428,6 +428,7 @@ def _open_checkpoint(
         "form of the table": json.dumps(data.origin.to_dict(), sort_keys=True),
         "keep_types": repr(data.keep_types),
         **environment_facts(),
-        **({} if reservation is None else {"budget book": repr(reservation.book.dataset)}),
+        # With the entry: a note about another reservation does not make this run that run.
+        **({} if reservation is None else {"budget book": json.dumps(dataclasses.asdict(reservation.entry))}),
     }
     return Checkpoint.open(options.checkpoint, tables, facts, resume=options.resume)

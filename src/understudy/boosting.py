@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import datetime
 import math
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -22,6 +23,10 @@ from jaxtyping import Float
 
 from understudy import certificate
 from understudy.api import read_guarantee
+from understudy.book.book import BudgetBook
+from understudy.book.policy import Policy
+from understudy.book.proposal import ProposedRun
+from understudy.book.reservation import reserve_run, settle_run
 from understudy.errors import ConfigError, UnderstudyWarning
 from understudy.failed_run import record_failure
 from understudy.models.pool import draw_indices
@@ -131,6 +136,8 @@ def boost(
     rounds: int = 400,
     learning_rate: str | float = "paper",
     seed: int | None = None,
+    book: "BudgetBook | str | os.PathLike[str] | None" = None,
+    policy: "Policy | str | os.PathLike[str] | None" = None,
 ) -> BoostedSamples:
     """Weights generated rows until no discriminator separates them from the private rows (post-GAN boosting).
 
@@ -144,6 +151,7 @@ def boost(
       must depend on that row alone.
 
     Scores are clamped to `score_range`, which is public: low where a row looks generated, high where it looks real.
+    `book` and `policy` are those of `fit`: the book covers the selections alone.
 
     Formal guarantee: (epsilon, delta)-differential privacy of the selections, and of all that follows from them, under
     add-or-remove of one private row, provided that no seed was given. Not covered: `samples` and the discriminators.
@@ -169,16 +177,26 @@ def boost(
         learning_rate=learning_rate,
     )
     values = Values(unit_scores(generated.scores, (low, high)).T.astype(np.float32))
-    ledger = Ledger(wanted, noise=noise_source(seed))
-    facts = _facts(num_rows, (low, high), generated)
-    with record_failure(ledger, lambda: ledger.statement(facts, method=METHOD, planned=plan.queries)):
-        private = PrivateScores(_private_array(real, generated), num_rows, (low, high), generated.functions)
-        select = noisy_score_selections(private, plan["selections"], ledger)
-        together = Together([values, Constant(generated.num_samples)])
-        outcome = play(together, select, rounds=rounds, learning_rate=learning_rate)
-        if wanted.is_private:
-            ledger.state_accuracy(*(note.text for note in plan.notes))
-        statement = ledger.statement(facts, method=METHOD)
+    sizes = (num_rows, generated.num_samples, generated.num_discriminators, rounds, learning_rate)
+    proposed = ProposedRun(
+        METHOD,
+        wanted,
+        lambda guarantee: _plan(guarantee.budget(), *sizes).queries,
+        {"sizes": list(sizes), "score_range": [low, high]},
+    )
+    with reserve_run(book, policy, proposed, seed=seed) as reservation:
+        ledger = Ledger(wanted, noise=noise_source(seed), book=reservation)
+        entry = None if reservation is None else reservation.entry
+        facts = dataclasses.replace(_facts(num_rows, (low, high), generated), book=entry)
+        with record_failure(ledger, lambda: ledger.statement(facts, method=METHOD, planned=plan.queries)):
+            private = PrivateScores(_private_array(real, generated), num_rows, (low, high), generated.functions)
+            select = noisy_score_selections(private, plan["selections"], ledger)
+            together = Together([values, Constant(generated.num_samples)])
+            outcome = play(together, select, rounds=rounds, learning_rate=learning_rate)
+            if wanted.is_private:
+                ledger.state_accuracy(*(note.text for note in plan.notes))
+            statement = ledger.statement(facts, method=METHOD)
+        settle_run(reservation, statement)
     if statement.seeded:
         text = "The noise was seeded, so these weights are not private. Use a seed for tests and public data only."
         warnings.warn(text, UnderstudyWarning, stacklevel=2)

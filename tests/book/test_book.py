@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import understudy as us
 from understudy.book import BudgetBook
+from understudy.book.book import SHOWN
 from understudy.book.entries import History, Kind, Outcome, Row, canonical, digest_of
 from understudy.errors import BookError, BudgetExceeded, ConfigError
 from understudy.privacy.release_costs import Cost
@@ -208,7 +209,7 @@ from understudy.book import BudgetBook
 from understudy.privacy.release_costs import Cost
 book = BudgetBook.open(sys.argv[1])
 book.reserve(Cost(book.limit.amount // 2, 0), {"plan": "0" * 64})
-with book._connection() as file:
+with book._file.connection() as file:
     file.execute("BEGIN IMMEDIATE")
     file.execute("INSERT INTO entries VALUES (99, 'half an entry', '', '')")
     file.execute("PRAGMA cache_spill = 1")
@@ -446,7 +447,10 @@ def test_it_shows_itself_and_its_runs(book: BudgetBook) -> None:
     assert "25%" in text
     assert book.to_json()["runs"] == [
         {
-            **{key: FACTS.get(key) for key in ("method", "epsilon", "delta", "by", "plan", "policy", "approved_by")},
+            **{
+                key: FACTS.get(key)
+                for key in SHOWN[1:]
+            },
             "time": book.reservations[0].facts["time"],
             "entry": 2,
             "state": "open",

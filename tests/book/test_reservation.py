@@ -1,6 +1,5 @@
 """A run reserves its cost before it reads, charges nothing beyond it, and settles whatever becomes of it."""
 
-import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -281,7 +280,7 @@ def test_a_last_plan_that_does_not_fit_ends_the_run(tmp_path: Path) -> None:
         ({"schema": None}, ConfigError, "needs a declared schema"),
         ({"seed": 1}, ConfigError, "cannot cover a seeded run"),
         ({"schema": {**SCHEMA, "table": {"rows": 100, "name": "others"}}}, BookError, "declares the data set 'others'"),
-        ({"schema": {**SCHEMA, "table": {"unit": "sex"}}}, BookError, "each row, but the schema protects all rows"),
+        ({"schema": {**SCHEMA, "table": {"unit": "sex"}}}, BookError, "each row, but this run protects all rows"),
         ({"policy": Policy(largest_epsilon=0.5)}, ConfigError, "allows epsilon 0.5 at most, found 1"),
         ({"policy": Policy(methods=("mst",))}, ConfigError, "allows the methods mst; found independent"),
         ({"policy": Policy(second_person=True)}, BookError, "second person approves the plan"),
@@ -308,8 +307,8 @@ def test_a_policy_needs_a_book_and_a_book_a_path() -> None:
 
 
 def proposed(book: BudgetBook, **changes: object) -> ProposedRun:
-    _, found = propose_run(book, as_schema(SCHEMA), Independent(), GUARANTEE, us.Binning())
-    return dataclasses.replace(found, **changes)  # type: ignore[arg-type]
+    usual = {"schema": as_schema(SCHEMA), "method": Independent(), "guarantee": GUARANTEE, "binning": us.Binning()}
+    return propose_run(book, **{**usual, **changes})[1]  # type: ignore[arg-type]
 
 
 def test_an_approval_is_for_one_run_of_one_plan_by_another_person(

@@ -79,7 +79,7 @@ def test_a_copy_of_the_object_reads_the_file(book: BudgetBook) -> None:
 
 
 def test_an_entry_is_on_disk_and_its_journal_gone_before_it_is_reported(book: BudgetBook) -> None:
-    with book._connection() as file:
+    with book._file.connection() as file:
         assert file.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
 
 

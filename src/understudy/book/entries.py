@@ -25,6 +25,7 @@ class Kind(enum.Enum):
     """What an entry does."""
 
     CREATE = "create"
+    POLICY = "policy"
     APPROVE = "approve"
     RESERVE = "reserve"
     EXTEND = "extend"
@@ -48,6 +49,36 @@ class Row(NamedTuple):
     content: str
     previous: str
     digest: str
+
+
+class Approval(NamedTuple):
+    """Who approved something, and from which account: both are records, not proof of who it was."""
+
+    by: str
+    account: str | None
+
+    @classmethod
+    def from_json(cls, by: object, account: object) -> "Approval":
+        _require(isinstance(by, str) and isinstance(account, str | None))
+        return cls(by, account)  # type: ignore[arg-type]
+
+    def to_json(self) -> dict[str, object]:
+        """As facts of what was approved."""
+        return {"approved_by": self.by, "approved_from": self.account}
+
+
+class PolicyEntry(NamedTuple):
+    """A policy that was in force from this entry on."""
+
+    number: int
+    facts: Mapping[str, object]
+    """The content of the entry: the policy, who set it and when."""
+
+    @property
+    def policy(self) -> Mapping[str, object]:
+        policy = self.facts["policy"]
+        assert isinstance(policy, Mapping)
+        return policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,12 +132,15 @@ class History:
     def __init__(self) -> None:
         self.number, self.head, self.total = 0, NO_HASH, Cost()
         self.reservations: dict[int, Reserved] = {}
-        self.approvals: dict[str, list[str]] = {}
+        self.approvals: dict[str, list[Approval]] = {}
         """Who approved each plan, once for every run of it that is still allowed."""
+        self.policies: list[PolicyEntry] = []
+        """Every policy of the book; the last one holds."""
         self._terms: ReleaseFilter | None = None
         self.limit = Cost()
         self.dataset, self.created = "", ""
         self.unit: str | None = None
+        self.protect: str | None = None
 
     @property
     def terms(self) -> ReleaseFilter:
@@ -154,8 +188,12 @@ class History:
             terms, limit = _read_terms(content)
             after, change = Cost(), lambda: self._create(terms, limit, content)
         elif kind is Kind.APPROVE:
-            plan, by, limit = str(content["plan"]), str(content["by"]), self.limit
-            after, change = self.total, lambda: self.approvals.setdefault(plan, []).append(by)
+            plan, approval = str(content["plan"]), Approval.from_json(content["by"], content.get("account"))
+            limit, after, change = self.limit, self.total, lambda: self._approve(plan, approval)
+        elif kind is Kind.POLICY:
+            _require(isinstance(content["policy"], dict))
+            self._require_approval(content)
+            limit, after, change = self.limit, self.total, lambda: self._set_policy(row.number, content)
         else:
             limit, reserved = self.limit, self._changed(kind, row, content)
             before = self.reservations.get(reserved.number)
@@ -172,24 +210,49 @@ class History:
     def _create(self, terms: ReleaseFilter, limit: Cost, content: Mapping) -> None:
         self._terms, self.limit = terms, limit
         self.dataset, self.unit, self.created = content["dataset"], content["unit"], content["time"]
+        self.protect = content.get("protect")
+        if "policy" in content:
+            self._set_policy(1, content)
+
+    def _set_policy(self, number: int, content: Mapping) -> None:
+        self._use_approval(content)
+        self.policies.append(PolicyEntry(number, content))
+
+    def _approve(self, plan: str, approval: Approval) -> None:
+        self.approvals.setdefault(plan, []).append(approval)
 
     def _note(self, kind: Kind, reserved: Reserved) -> None:
         """Takes a reservation, which uses up its approval; one that is withdrawn gives it back."""
         self.reservations[reserved.number] = reserved
-        if (by := reserved.facts.get("approved_by")) is not None:
-            names = self.approvals[str(reserved.facts["plan"])]
-            if kind is Kind.RESERVE:
-                names.remove(str(by))
-            elif kind is Kind.WITHDRAW:
-                names.append(str(by))
+        if kind is Kind.RESERVE:
+            self._use_approval(reserved.facts)
+        elif kind is Kind.WITHDRAW and (approval := approval_in(reserved.facts)) is not None:
+            self._approve(str(reserved.facts["plan"]), approval)
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether the policy in force requires a second person, for runs and for another policy."""
+        return bool(self.policies and self.policies[-1].policy.get("second_person"))
+
+    def _require_approval(self, content: Mapping) -> None:
+        """Refuses an entry without the approval that it needs, or that claims one that there is not."""
+        _require(isinstance(content["plan"], str))
+        approval = approval_in(content)
+        if approval is None:
+            _require(not self.needs_approval)
+        else:
+            _require(approval in self.approvals.get(content["plan"], ()))
+
+    def _use_approval(self, content: Mapping) -> None:
+        if (approval := approval_in(content)) is not None:
+            self.approvals[str(content["plan"])].remove(approval)
 
     def _changed(self, kind: Kind, row: Row, content: Mapping) -> Reserved:
         """The reservation after this entry."""
         if kind is Kind.RESERVE:
             cost = _cost_from_json(content["cost"])
-            _require(cost.amount > 0 and isinstance(content["plan"], str))
-            by = content.get("approved_by")
-            _require(by is None or by in self.approvals.get(content["plan"], ()))
+            _require(cost.amount > 0)
+            self._require_approval(content)
             return Reserved(row.number, row.digest, cost, cost, Outcome.OPEN, content, row.number)
         before = dataclasses.replace(self.reservations[content["reservation"]], last=row.number)
         _require(before.outcome in (Outcome.OPEN, Outcome.FAILED))
@@ -205,10 +268,17 @@ class History:
         return dataclasses.replace(before, counted=cost, outcome=outcome, certificate=certificate)
 
 
+def approval_in(facts: Mapping[str, object]) -> Approval | None:
+    """The approval that an entry has used up; None: it had none."""
+    by = facts.get("approved_by")
+    return None if by is None else Approval.from_json(by, facts.get("approved_from"))
+
+
 def _read_terms(content: Mapping) -> tuple[ReleaseFilter, Cost]:
     """The limit of a book, computed again: the last digit of a logarithm depends on the machine."""
     terms = ReleaseFilter.create(content["epsilon"], content["delta"], content["composition"], content["order"])
     limit = _cost_from_json(content["limit"])
     _require(abs(limit.amount - terms.limit.amount) <= 2 and limit.delta == terms.limit.delta)
     _require(isinstance(content["dataset"], str) and isinstance(content["unit"], str | None))
+    _require(content.get("protect") in (None, "edge", "node") and isinstance(content.get("policy", {}), dict))
     return terms, limit

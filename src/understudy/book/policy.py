@@ -6,10 +6,21 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from understudy.errors import ConfigError, did_you_mean
 from understudy.privacy.ledger import Guarantee
 from understudy.synthesizers import AUTO, SYNTHESIZERS, Synthesizer, name_of, read_method
+from understudy.synthesizers.registry import LEARNERS
+
+if TYPE_CHECKING:
+    from understudy.learners.methods import Learner
+
+Method: TypeAlias = "Synthesizer | Learner | str"
+"""What a run fits: a method, a learner, or one of `OTHERS`."""
+CLASSES = {**LEARNERS, **SYNTHESIZERS}
+OTHERS = ("graph", "boost")
+"""Runs without a method or a learner, by the names in their certificates."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +59,7 @@ class Policy:
         if not isinstance(self.methods, tuple | list) or not all(isinstance(name, str) for name in self.methods):
             raise ConfigError('methods must be a list of names, such as ["mst", "aim"].')
         for name in self.methods:
-            if name not in (known := (AUTO, *SYNTHESIZERS)):
+            if name not in (known := (AUTO, *SYNTHESIZERS, *LEARNERS, *OTHERS)):
                 raise ConfigError(f"methods lists {name!r}, which is not a method.{did_you_mean(name, known)}")
         resolved = tuple(name_of(read_method(name)) if name == AUTO else name for name in self.methods)
         object.__setattr__(self, "methods", resolved)
@@ -78,7 +89,38 @@ class Policy:
         listed = {"methods": tuple(methods)} if isinstance(methods, list) else {}
         return cls(**{**content, **listed})  # type: ignore[arg-type]
 
-    def check(self, method: Synthesizer, guarantee: Guarantee) -> None:
+    def to_dict(self) -> dict[str, object]:
+        """The keys of a policy file; `from_dict` reads them."""
+        return {**dataclasses.asdict(self), "methods": None if self.methods is None else list(self.methods)}
+
+    def combined(self, other: "Policy | None") -> "Policy":
+        """The policy of a run that must meet both.
+
+        >>> Policy(largest_epsilon=2, second_person=True).combined(Policy(largest_epsilon=1)).largest_epsilon
+        1
+        """
+        if other is None:
+            return self
+        epsilons = [each.largest_epsilon for each in (self, other) if each.largest_epsilon is not None]
+        lists = [each.methods for each in (self, other) if each.methods is not None]
+        return Policy(
+            largest_epsilon=min(epsilons, default=None),
+            methods=tuple(name for name in lists[0] if name in lists[-1]) if lists else None,
+            require_disclosure=self.require_disclosure or other.require_disclosure,
+            second_person=self.second_person or other.second_person,
+        )
+
+    def describe(self) -> str:
+        """The rules in one line."""
+        rules = [
+            "" if self.largest_epsilon is None else f"epsilon at most {self.largest_epsilon:g}",
+            "" if self.methods is None else f"methods {', '.join(self.methods) or 'none'}",
+            "second person" * self.second_person,
+            "disclosure report" * self.require_disclosure,
+        ]
+        return "; ".join(filter(None, rules)) or "none"
+
+    def check(self, method: Method, guarantee: Guarantee) -> None:
         """Refuses a run that the policy does not allow; approvals are checked when its cost is reserved."""
         if self.largest_epsilon is not None and guarantee.epsilon > self.largest_epsilon:
             raise ConfigError(
@@ -86,17 +128,23 @@ class Policy:
             )
         if self.methods is None:
             return
-        allowed = ", ".join(self.methods)
+        allowed = ", ".join(self.methods) or "none"
         for each in _methods_in(method):
-            name, here = name_of(each), f"{type(each).__module__}:{type(each).__name__}"
+            name = each if isinstance(each, str) else name_of(each)
             if name not in self.methods:
                 raise ConfigError(f"The policy allows the methods {allowed}; found {name}.")
-            if SYNTHESIZERS.get(name) != here:  # a class of its own with the name of a method
+            here = f"{type(each).__module__}:{type(each).__name__}"
+            if not isinstance(each, str) and CLASSES[name] != here:  # a class of its own with the name of a method
                 raise ConfigError(f"The policy allows the methods {allowed} of Understudy; found {here}.")
 
 
-def _methods_in(method: Synthesizer) -> list[Synthesizer]:
-    """The method and those inside it, outermost first."""
+def as_policy(policy: "Policy | str | os.PathLike[str] | None") -> Policy | None:
+    """A policy, given as one or as the path of its file."""
+    return policy if isinstance(policy, Policy | None) else Policy.read(policy)
+
+
+def _methods_in(method: Method) -> list[Method]:
+    """The method and the methods inside it, outermost first."""
     settings: list[object] = []
     if dataclasses.is_dataclass(method):
         settings = [getattr(method, field.name) for field in dataclasses.fields(method)]

@@ -1,4 +1,4 @@
-"""The commands on budget books: `book create`, `book show`, `book verify` and `book approve`."""
+"""The commands on budget books: `book create`, `show`, `verify`, `policy` and `approve`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,6 +39,12 @@ def book_create(
         float | None,
         typer.Option("--order", help="The order of the Renyi divergence. Default: the best for Gaussian noise."),
     ] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="A policy file (TOML) that binds every run with this book.")
+    ] = None,
+    protect: Annotated[
+        str | None, typer.Option("--protect", help="For a graph: edge, or node (all edges of one node).")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Create the budget book of a data set: one file, with a limit that all its releases share.
@@ -48,9 +54,19 @@ def book_create(
     from understudy.book import BudgetBook
 
     book = BudgetBook.create(
-        path, epsilon=epsilon, delta=delta, unit=unit, dataset=dataset, composition=composition, order=order
+        path,
+        epsilon=epsilon,
+        delta=delta,
+        unit=unit,
+        dataset=dataset,
+        composition=composition,
+        order=order,
+        policy=policy,
+        protect=protect,
     )
     echo(f"Created {path}: epsilon {epsilon:g} at delta {delta:g} for all releases of {book.dataset}.", quiet=quiet)
+    if policy is not None:
+        echo(f"Policy for every run with it: {_rules(book)}.", quiet=quiet)
     echo(f"Next: understudy fit ... --book {path}. Keep a backup outside this machine.", quiet=quiet)
 
 
@@ -72,6 +88,8 @@ def book_show(path: BookPath, json_file: JsonFile = None, force: Force = False) 
         table = [summary.head, *summary.rows]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         typer.echo("\n".join(["", *("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)]))
+        others = book.num_entries - len(book.reservations)
+        typer.echo(f"\n{others} other entries say what became of these runs, or are approvals and policies.")
 
 
 @book_app.command("verify")
@@ -113,8 +131,50 @@ def book_approve(
     by: Annotated[str, typer.Option("--by", help="Who approves it. The name is recorded, not verified.")],
     quiet: Quiet = False,
 ) -> None:
-    """Approve one run of a plan, for a policy that requires a second person."""
+    """Approve one run of a plan, or another policy, for a policy that requires a second person.
+
+    To see the plan first: 'understudy plan SCHEMA ... --book BOOK --hash PLAN'. The name and your account are recorded.
+    They are no proof of who you are.
+    """
     from understudy.book import BudgetBook
+    from understudy.book.book import account_name
 
     BudgetBook.open(path).approve(plan, by)
-    echo(f"Approved one run of the plan {plan[:12]}... by {by.strip()}.", quiet=quiet)
+    account = account_name()
+    echo(f"Recorded: {by.strip()} approves one run of the plan {plan[:12]}... (account {account}).", quiet=quiet)
+    if by.strip() == account:
+        echo(f"It does not allow a run by {account}: the second person must be somebody else.", quiet=quiet)
+
+
+@book_app.command("policy")
+def book_policy(
+    path: BookPath,
+    policy: Annotated[
+        Path | None, typer.Option("--set", help="A policy file (TOML) that binds every later run with this book.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Show the policies of a book, or set another one.
+
+    Policies are entries of the book: earlier ones stay visible. Where the policy in force requires a second person,
+    so does another policy.
+    """
+    from understudy.book import BudgetBook, Policy
+
+    book = BudgetBook.open(path)
+    if policy is not None:
+        book.set_policy(policy)
+        echo(f"Entry {book.num_entries} of {path} binds every later run: {_rules(book)}.", quiet=quiet)
+        return
+    for each in book.policies:
+        approved = f", approved by {each.facts['approved_by']}" if each.facts.get("approved_by") else ""
+        facts = f"entry {each.number}, {each.facts['time']}, set by {each.facts.get('by')}{approved}"
+        typer.echo(f"{facts}: {Policy.from_dict(each.policy).describe()}")
+    if not book.policies:
+        typer.echo(f"{path} has no policy: every run that fits is allowed.")
+
+
+def _rules(book: "BudgetBook") -> str:
+    policy = book.policy
+    assert policy is not None
+    return policy.describe()

@@ -16,11 +16,12 @@ from understudy.cli.options import (
     check_json,
     check_outputs,
     read_guarantee,
+    refuse_book,
     refuse_own_input,
     release_folder,
     sidecar_of,
 )
-from understudy.cli.output import show_spent, warn_if_not_private, write_certificate_json, write_json
+from understudy.cli.output import show_book, show_spent, warn_if_not_private, write_certificate_json, write_json
 from understudy.cli.terminal import echo
 from understudy.errors import ConfigError, ReleaseError
 
@@ -46,8 +47,6 @@ NOT_FOR_GRAPHS = {
     "resume": "--resume",
     "engine": "--engine",
     "scratch": "--scratch",
-    "book": "--book",
-    "policy": "--policy",
 }
 """Options of `synth` and `fit` that apply to tables only."""
 
@@ -81,7 +80,7 @@ def synth_graph(options: FitCommand, out: str) -> None:
     folder = release_folder(out)
     refuse_own_input(options.source, out)
     check_writable(out, force=options.force, table=True, sidecar=options.sidecar)
-    release = _fit_into(options, folder)
+    release = _fit_into(options, folder, out)
     edges = release.sample(seed=options.seed)
     describe = describe_synthetic(title=release.statement.facts.name) if options.sidecar else None
     write_table(edges, out, force=options.force, describe=describe)
@@ -100,7 +99,7 @@ def fit_graph_into(options: FitCommand, out: Path) -> None:
     write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
 
 
-def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
+def _fit_into(options: FitCommand, folder: Path, out: str | None = None) -> "GraphRelease":
     """Fits a graph and saves the release. What can be refused is refused before anything is read."""
     from understudy.failed_run import SpentError
     from understudy.graphs import fit_graph
@@ -112,6 +111,7 @@ def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
         if getattr(options, name) not in (defaults[name], None):
             raise ConfigError(f"{option} does not apply to a graph. Remove it.")
     require_free_folder(folder, force=options.force, contents=RELEASE_FILES)
+    refuse_book(options.book, options.json_file, out)
     check_json(options.json_file, options.force)
     guarantee = read_guarantee(options.epsilon, options.delta, options.not_private)
     schema = _read_schema(options.schema)
@@ -124,15 +124,21 @@ def _fit_into(options: FitCommand, folder: Path) -> "GraphRelease":
             protect=options.protect or "edge",
             seed=options.seed,
             reading=options.reading,
+            book=options.book,
+            policy=options.policy,
         )
     except SpentError as error:
-        _say_total(folder, options, schema, guarantee)
+        if options.book is None:
+            _say_total(folder, options, schema, guarantee)
         record = Path(f"{folder}.spent")
         error.save(record)
         raise SpentError(error.failure, error.statement, record) from None
-    _say_total(folder, options, schema, guarantee)  # not before: a refused run spends nothing
+    if options.book is None:  # a budget book knows the total better
+        _say_total(folder, options, schema, guarantee)  # not before: a refused run spends nothing
     release.save(folder, force=options.force)
     show_spent(release, options.quiet)
+    if options.book is not None:
+        show_book(options.book, release, options.quiet)
     echo("The nodes and their attributes are public; the certificate states this first.", quiet=options.quiet)
     return release
 
@@ -190,18 +196,32 @@ def sample_graph(
 
 
 def show_graph_plan(
-    schema: Path, epsilon: float | None, delta: float | None, protect: str | None, json_file: str | None, *, force: bool
+    schema: Path,
+    epsilon: float | None,
+    delta: float | None,
+    protect: str | None,
+    json_file: str | None,
+    *,
+    force: bool,
+    book: Path | None = None,
+    plan_hash: str | None = None,
 ) -> None:
     """Lists every private query on a graph."""
-    from understudy.cli.output import show_plan
+    from understudy.cli.output import require_hash, show_plan
     from understudy.graphs import plan_graph
-    from understudy.graphs.fit import graph_facts, read_unit
+    from understudy.graphs.fit import graph_facts, propose_graph, read_unit
 
     declared = _read_schema(schema)
     guarantee = read_guarantee(epsilon, delta, False).with_delta_for(None)
     plan = plan_graph(declared, guarantee, protect=protect or "edge")
-    facts = graph_facts(declared, read_unit(protect or "edge", declared))
-    show_plan(plan, guarantee, facts, None, json_file, force=force)
+    unit, proposed = read_unit(protect or "edge", declared), None
+    if book is not None:
+        from understudy.book.proposal import as_book, require_covered
+
+        proposed = as_book(book), propose_graph(declared, unit, guarantee)
+        require_covered(*proposed)
+        require_hash(*proposed, plan_hash)
+    show_plan(plan, guarantee, graph_facts(declared, unit), None, json_file, force=force, proposed=proposed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from understudy.cli.terminal import echo, show_progress
+from understudy.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ def show_spent(release: "Release | GraphRelease", quiet: bool) -> None:
         )
 
 
-def show_book(path: "Path", release: "Release", quiet: bool) -> None:
+def show_book(path: "Path", release: "Release | GraphRelease", quiet: bool) -> None:
     """Prints what a budget book has left after this run."""
     from understudy.book import BudgetBook
     from understudy.errors import BookError
@@ -64,6 +65,15 @@ def show_book(path: "Path", release: "Release", quiet: bool) -> None:
         except BookError as error:  # the release is saved: nothing may end the command before its output is written
             left = f"reserved. {error}".rstrip(".")
         typer.echo(f"Budget book {path}: entry {entry.number}, {left}.", err=True)
+
+
+def require_hash(book: "BudgetBook", run: "ProposedRun", wanted: str | None) -> None:
+    """Refuses to show another plan than the one with this hash."""
+    if wanted is not None and (found := run.plan_hash(book)) != wanted:
+        raise ConfigError(
+            f"This plan has the hash {found}, not {wanted}. Ask for the schema, the method with its settings, epsilon "
+            "and delta of the plan to approve, and the version of Understudy."
+        )
 
 
 def _show_plan_hash(book: "BudgetBook", run: "ProposedRun") -> None:
@@ -208,6 +218,8 @@ def show_plan(
     for note in made.notes:
         console.print(f"- {note}", markup=False)
     console.print("Only the schema was read. The standalone costs do not add up; the total is the figure above.")
+    if proposed is not None:
+        _show_plan_hash(*proposed)
 
 
 def _show_meaning(statement: "Statement", console: "Console") -> None:

@@ -1,5 +1,6 @@
 """From a private edge list to a release: `plan_graph` and `fit_graph`."""
 
+import dataclasses
 import datetime
 import math
 import os
@@ -11,6 +12,10 @@ import pyarrow as pa
 from jaxtyping import Int64
 
 from understudy.api import read_guarantee
+from understudy.book.book import BudgetBook
+from understudy.book.policy import Policy
+from understudy.book.proposal import ProposedRun
+from understudy.book.reservation import reserve_run, settle_run
 from understudy.errors import ConfigError, SchemaError, TableError, UnderstudyWarning, did_you_mean
 from understudy.failed_run import record_failure
 from understudy.graphs.degrees import degrees_of_tails, make_graphical, restore_degrees
@@ -78,12 +83,14 @@ def fit_graph(
     protect: str = "edge",
     seed: int | None = None,
     reading: ReadOptions | None = None,
+    book: "BudgetBook | str | os.PathLike[str] | None" = None,
+    policy: "Policy | str | os.PathLike[str] | None" = None,
 ) -> GraphRelease:
     """Fits a random graph model to one private graph under differential privacy.
 
     `edges` has a row for each edge; `schema` declares the nodes, which are public. `protect="edge"`: one edge is
     protected. `protect="node"`: all edges of one node are, which needs a declared `max_degree`. A `seed` makes the run
-    reproducible, and not private.
+    reproducible, and not private. `book` and `policy` are those of `fit`; the book was created for the same `protect`.
 
     Formal guarantee: the release is (epsilon, delta)-differentially private under add/remove of one edge, or of all
     edges of one node. Rows with an end that is not a declared node, and loops, are left out; repeated edges, and the
@@ -101,21 +108,22 @@ def fit_graph(
     declared = as_graph_schema(schema)
     unit = read_unit(protect, declared)
     plan = _plan(declared, unit, wanted.budget())
-    rows, file_name = edge_table(edges, declared, reading)
-    table = PrivateTable(rows)
-    facts = graph_facts(declared, unit, file_name=file_name)
-    ledger = Ledger(wanted, noise=noise_source(seed))
-    with record_failure(ledger, lambda: ledger.statement(facts, method=METHOD, planned=plan.queries)):
-        graph = read_graph(table, declared.number_ends, declared.block_of_node, unit)
-        degrees, counts = (
-            _fit_edge_level(graph, declared, plan, ledger)
-            if unit is GraphUnit.EDGE
-            else _fit_node_level(graph, declared, plan, ledger)
-        )
-        estimated = (f"number of edges: about {counts.sum():,}",)
-        statement = ledger.statement(
-            graph_facts(declared, unit, file_name=file_name, estimated=estimated), method=METHOD
-        )
+    with reserve_run(book, policy, propose_graph(declared, unit, wanted), seed=seed) as reservation:
+        rows, file_name = edge_table(edges, declared, reading)
+        table = PrivateTable(rows)
+        entry = None if reservation is None else reservation.entry
+        facts = dataclasses.replace(graph_facts(declared, unit, file_name=file_name), book=entry)
+        ledger = Ledger(wanted, noise=noise_source(seed), book=reservation)
+        with record_failure(ledger, lambda: ledger.statement(facts, method=METHOD, planned=plan.queries)):
+            graph = read_graph(table, declared.number_ends, declared.block_of_node, unit)
+            degrees, counts = (
+                _fit_edge_level(graph, declared, plan, ledger)
+                if unit is GraphUnit.EDGE
+                else _fit_node_level(graph, declared, plan, ledger)
+            )
+            estimated = (f"number of edges: about {counts.sum():,}",)
+            statement = ledger.statement(dataclasses.replace(facts, estimated=estimated), method=METHOD)
+        settle_run(reservation, statement)
     if statement.seeded:
         warnings.warn(
             "The noise was seeded, so this release is not private. Use a seed for tests and public data only.",
@@ -123,6 +131,18 @@ def fit_graph(
             stacklevel=2,
         )
     return GraphRelease(declared, degrees, counts, statement)
+
+
+def propose_graph(schema: GraphSchema, unit: GraphUnit, guarantee: Guarantee) -> ProposedRun:
+    """The run as a budget book sees it."""
+    return ProposedRun(
+        METHOD,
+        guarantee,
+        lambda wanted: _plan(schema, unit, wanted.budget()).queries,
+        {"schema": schema.to_dict()},
+        dataset=schema.name,
+        protect=unit.value,
+    )
 
 
 def read_unit(protect: str, schema: GraphSchema) -> GraphUnit:
@@ -149,9 +169,7 @@ def read_unit(protect: str, schema: GraphSchema) -> GraphUnit:
     return unit
 
 
-def graph_facts(
-    schema: GraphSchema, unit: GraphUnit, *, file_name: str | None = None, estimated: tuple[str, ...] = ()
-) -> PublicFacts:
+def graph_facts(schema: GraphSchema, unit: GraphUnit, *, file_name: str | None = None) -> PublicFacts:
     """What a run takes as public."""
     declared = [f"the list of {schema.num_nodes:,} nodes, whether or not they have edges"]
     if schema.blocks is not None:
@@ -165,7 +183,6 @@ def graph_facts(
         responsible=schema.responsible,
         contact=schema.contact,
         declared=tuple(declared),
-        estimated=estimated,
         date=datetime.date.today().isoformat(),
     )
 

@@ -8,6 +8,7 @@ declared.
 
 import abc
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
@@ -19,6 +20,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from understudy import certificate
+from understudy.book.book import BudgetBook
+from understudy.book.policy import Policy
+from understudy.book.reservation import open_reservation, settle_run
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec
 from understudy.errors import ConfigError
 from understudy.learners import methods
@@ -77,6 +81,10 @@ class Estimator(BaseEstimator, abc.ABC):
     """How numeric columns are binned. None: into bins of equal width."""
     seed: int | None = None
     """Makes a run repeatable. Its certificate then claims no privacy: whoever knows the seed can subtract the noise."""
+    book: "BudgetBook | str | os.PathLike[str] | None" = None
+    """The budget book of the data set, or its path: every `fit` reserves its cost there before its first query."""
+    policy: "Policy | str | os.PathLike[str] | None" = None
+    """With a book: refuses what the institution does not allow. A `Policy`, or the path of its file."""
 
     _learner: ClassVar[type[methods.Learner]]
     _name: ClassVar[str]
@@ -105,9 +113,17 @@ class Estimator(BaseEstimator, abc.ABC):
         noise = noise_source(self.seed)
         learner, binning = self._method(schema[schema.target]), self.binning or Binning(bins="uniform")
         run = plan_run(schema, learner, self.guarantee.with_delta_for(schema.rows), binning)
-        with encode_table(run, PrivateTable(table), noise, method=self._name) as encoded:
-            model = learner.fit(encoded.rows, run.training, encoded.ledger, key=noise.key())
-            return self._set_fitted(model, encoded.codec, encoded.statement())
+        with open_reservation(
+            self.book, self.policy, schema, learner, self.guarantee, binning, seed=self.seed
+        ) as reservation:
+            facts = certificate.public_facts(schema, book=None if reservation is None else reservation.entry)
+            with encode_table(
+                run, PrivateTable(table), noise, method=self._name, facts=facts, book=reservation
+            ) as encoded:
+                model = learner.fit(encoded.rows, run.training, encoded.ledger, key=noise.key())
+                statement = encoded.statement()
+            settle_run(reservation, statement)
+            return self._set_fitted(model, encoded.codec, statement)
 
     def _set_fitted(self, model: Predictor, codec: Codec, statement: Statement) -> Self:
         self.model_, self.codec_, self.statement_ = model, codec, statement

@@ -91,6 +91,12 @@ class ReleaseFilter:
         cls, epsilon: float, delta: float, composition: str = "renyi", order: float | None = None
     ) -> "ReleaseFilter":
         """Checks the figures. The default order is that at which Gaussian noise gets most out of the limit."""
+        for name, value, example in (("epsilon", epsilon, "3"), ("delta", delta, "1e-5")):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise ConfigError(
+                    f"The limit of {name} must be a positive number, such as {example}; found {value!r}. It holds for "
+                    "all releases of the data set together."
+                )
         Guarantee(epsilon, delta)
         if delta < LEAST_DELTA:
             raise ConfigError(f"delta of a budget book must be at least {LEAST_DELTA:g}, found {delta:g}.")

@@ -59,12 +59,22 @@ def atomic_path(
             part = folder / path.name
             yield part
             sync(part)
-            if not force and path.exists():
-                raise TableError(f"{path} appeared while it was being written. Choose another name, or use --force.")
+            if not force:
+                _claim(path, part)
             os.replace(part, path)
             sync(path.parent)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _claim(path: Path, part: Path) -> None:
+    """Makes the name belong to this file, unless another process was quicker: a rename would replace its file."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise TableError(f"{path} appeared while it was being written. Choose another name, or use --force.") from None
+    except OSError:  # a file system without hard links: an empty file holds the name until the rename
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 @contextlib.contextmanager
