@@ -55,6 +55,7 @@ ORDER = (
     "graphs",
     "audit",
     "report",
+    "bundle",
     "studio",
     "benchmark",
     "demo",

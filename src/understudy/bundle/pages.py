@@ -114,7 +114,7 @@ def _coverage(statement: Statement, facts: Facts) -> str:
         "The guarantee covers every file of this bundle except those in `in-house/`. Those were computed from real "
         "rows: do not publish them, and do not give this bundle to anyone who may not see them."
         if facts.in_house
-        else "The guarantee covers every file of this bundle: none was computed from real rows in any other way."
+        else "The guarantee covers every file of this bundle: nothing was computed from real rows in any other way."
     )
     return f"{covered} CERTIFICATE.md lists what no such guarantee covers."
 

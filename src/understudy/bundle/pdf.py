@@ -49,7 +49,7 @@ def print_pdf(page: bytes) -> bytes:
 
 
 def _options(folder: str) -> list[str]:
-    """No window, no profile of the user, no network, no script."""
+    """No window, no profile of the user, and no network."""
     as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []  # it refuses to start otherwise
     return [
         "--headless",
@@ -63,7 +63,6 @@ def _options(folder: str) -> list[str]:
         "--disable-dev-shm-usage",
         "--host-resolver-rules=MAP * ~NOTFOUND",
         "--proxy-server=127.0.0.1:9",
-        "--blink-settings=scriptEnabled=false",
         "--no-pdf-header-footer",
         *as_root,
     ]
