@@ -29,17 +29,17 @@ from understudy.training.losses import LOSSES
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.papers.pgb import mnist
+from benchmarks.papers.pgb import mnist, mnist_budget, mnist_networks, mnist_page
 
-SMOKE = mnist.PROFILES["smoke"]
+SMOKE = mnist_budget.PROFILES["smoke"]
 SETTINGS = SMOKE.settings(600, private=True)
-needs_images = pytest.mark.skipif(not mnist.has_images(), reason="no folder with mnist.npz")
+needs_images = pytest.mark.skipif(not mnist_networks.has_images(), reason="no folder with mnist.npz")
 
 
 def images(count: int, seed: int = 0) -> np.ndarray:
     """Bright strokes on black, as bytes."""
     draw = np.random.default_rng(seed)
-    shown = draw.integers(0, 256, (count, mnist.PIXELS)) * (draw.random((count, mnist.PIXELS)) < 0.2)
+    shown = draw.integers(0, 256, (count, mnist_networks.PIXELS)) * (draw.random((count, mnist_networks.PIXELS)) < 0.2)
     return shown.astype(np.uint8)
 
 
@@ -48,18 +48,18 @@ def images(count: int, seed: int = 0) -> np.ndarray:
 
 def test_bytes_survive() -> None:
     codes = np.arange(256, dtype=np.uint8)
-    features = mnist.features_of(codes)
+    features = mnist_networks.features_of(codes)
     assert (float(features.min()), float(features.max())) == (-1.0, 1.0)
-    np.testing.assert_array_equal(mnist.codes_of(features), codes)
-    units = mnist.units_of(images(5))
-    assert units._rows.shape == (5, 1, mnist.PIXELS)
+    np.testing.assert_array_equal(mnist_networks.codes_of(features), codes)
+    units = mnist_budget.units_of(images(5))
+    assert units._rows.shape == (5, 1, mnist_networks.PIXELS)
     assert units._rows.dtype == jnp.float32
     assert bool(units._present.all())
-    np.testing.assert_array_equal(mnist.codes_of(units._rows[:, 0]), images(5))
+    np.testing.assert_array_equal(mnist_networks.codes_of(units._rows[:, 0]), images(5))
 
 
 def test_the_layer_is_a_convolution() -> None:
-    layer = mnist.Down(3, 5, key=jax.random.key(0))
+    layer = mnist_networks.Down(3, 5, key=jax.random.key(0))
     image = jax.random.normal(jax.random.key(1), (14, 14, 3))
     # Patches come as (row of squares, column of squares, row in a square, column in it, channel).
     kernel = layer.weight.reshape(5, 2, 2, 2, 2, 3).transpose(1, 3, 2, 4, 5, 0).reshape(4, 4, 3, 5)
@@ -70,7 +70,7 @@ def test_the_layer_is_a_convolution() -> None:
 
 
 def test_the_other_layer_is_its_transpose() -> None:
-    down, up = mnist.Down(3, 5, key=jax.random.key(0)), mnist.Up(5, 3, key=jax.random.key(1))
+    down, up = mnist_networks.Down(3, 5, key=jax.random.key(0)), mnist_networks.Up(5, 3, key=jax.random.key(1))
     up = eqx.tree_at(lambda layer: layer.weight, up, down.weight.T)
     x, y = (jax.random.normal(jax.random.key(n), shape) for n, shape in ((2, (14, 14, 3)), (3, (7, 7, 5))))
     np.testing.assert_allclose(jnp.vdot(down(x), y), jnp.vdot(x, up(y)), rtol=1e-4)
@@ -78,12 +78,12 @@ def test_the_other_layer_is_its_transpose() -> None:
 
 @pytest.mark.slow
 def test_generated_images_are_images() -> None:
-    generator = mnist.Generator(SMOKE.latent, (8, 4), key=jax.random.key(0))
+    generator = mnist_networks.Generator(SMOKE.latent, (8, 4), key=jax.random.key(0))
     features = generate(SETTINGS, generator, 7, jax.random.key(1))[1]
-    assert features.shape == (7, mnist.PIXELS)
+    assert features.shape == (7, mnist_networks.PIXELS)
     assert float(jnp.abs(features).max()) <= 1
     made = mnist.sampler(SMOKE, 600)(generator, 120, jax.random.key(1))
-    assert made.shape == (120, mnist.PIXELS)
+    assert made.shape == (120, mnist_networks.PIXELS)
     assert made.dtype == np.uint8
     assert made.std() > 1
 
@@ -97,12 +97,14 @@ def _vector(tree: Any) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def critic() -> mnist.Critic:
-    return mnist.Critic((4, 8), key=jax.random.key(5))
+def critic() -> mnist_networks.Critic:
+    return mnist_networks.Critic((4, 8), key=jax.random.key(5))
 
 
-def _clipped(critic: mnist.Critic, codes: np.ndarray, clip: float, taken: Sequence[bool] | None = None) -> np.ndarray:
-    units, loss = mnist.units_of(codes), row_loss(LOSSES["kl_wgan"], SETTINGS.blocks, None, paired=False)
+def _clipped(
+    critic: mnist_networks.Critic, codes: np.ndarray, clip: float, taken: Sequence[bool] | None = None
+) -> np.ndarray:
+    units, loss = mnist_budget.units_of(codes), row_loss(LOSSES["kl_wgan"], SETTINGS.blocks, None, paired=False)
     given = (units._rows, units._present, None, jax.random.split(jax.random.key(0), len(codes)))
     mask = jnp.ones(len(codes), bool) if taken is None else jnp.asarray(taken)
     summed = clipped_sum(unit_loss(loss), critic, given, mask, Clip.flat(clip))
@@ -110,16 +112,16 @@ def _clipped(critic: mnist.Critic, codes: np.ndarray, clip: float, taken: Sequen
 
 
 @pytest.mark.slow
-def test_every_image_is_clipped(critic: mnist.Critic) -> None:
+def test_every_image_is_clipped(critic: mnist_networks.Critic) -> None:
     """Each image's part is its own gradient, shortened to the bound where it is longer."""
     codes, clip = images(6), 0.5
 
-    def loss(network: mnist.Critic, row: jax.Array) -> jax.Array:
+    def loss(network: mnist_networks.Critic, row: jax.Array) -> jax.Array:
         return jax.nn.relu(1 - network(row))
 
     assert not has_rules(critic)
     expected = []
-    for row in mnist.features_of(codes):
+    for row in mnist_networks.features_of(codes):
         gradient = _vector(eqx.filter_grad(loss)(critic, row))
         expected.append(gradient * min(1.0, clip / float(np.linalg.norm(gradient))))
     assert max(float(np.linalg.norm(each)) for each in expected) > 0.999 * clip
@@ -134,9 +136,9 @@ def test_every_image_is_clipped(critic: mnist.Critic) -> None:
 @pytest.mark.slow
 def test_noise_is_that_of_the_bound() -> None:
     """An empty draw gives noise alone: its mean square is within 5 standard deviations (false alarms: 6e-7)."""
-    critic = mnist.Critic((16, 32), key=jax.random.key(5))
+    critic = mnist_networks.Critic((16, 32), key=jax.random.key(5))
     loss = row_loss(LOSSES["kl_wgan"], SETTINGS.blocks, None, paired=False)
-    charged = ChargedSteps(mnist.units_of(images(10)), jnp.float32(0.6), 1.0, 1)
+    charged = ChargedSteps(mnist_budget.units_of(images(10)), jnp.float32(0.6), 1.0, 1)
     nobody = Batches(jnp.zeros((1, 8), jnp.int32), jnp.zeros((1, 8), bool))
     noisy, _ = noisy_gradient(charged, loss, critic, Clip.flat(0.5), batch=nobody, key=jax.random.key(3))
     scaled = _vector(noisy) / 0.3
@@ -145,8 +147,8 @@ def test_noise_is_that_of_the_bound() -> None:
 
 def test_draws_are_poisson() -> None:
     """Sizes of 4,000 draws have the binomial's mean and variance, within 5 standard deviations (false alarms: 1e-6)."""
-    steps, rate = 4000, mnist.sampling_rate(SMOKE, 600)
-    charged = ChargedSteps(mnist.units_of(images(600)), jnp.ones(()), rate, steps)
+    steps, rate = 4000, mnist_budget.sampling_rate(SMOKE, 600)
+    charged = ChargedSteps(mnist_budget.units_of(images(600)), jnp.ones(()), rate, steps)
     batches = batches_of(SETTINGS, jax.random.key(0), charged, 0, steps)
     sizes = np.asarray(batches._taken).reshape(steps, -1).sum(axis=1)
     expected = 600 * rate
@@ -158,10 +160,10 @@ def test_draws_are_poisson() -> None:
 
 @pytest.mark.slow
 def test_both_releases_cost_ten() -> None:
-    assert 9.9 < mnist.paid_for_training(SMOKE, 600) <= 10
+    assert 9.9 < mnist_budget.paid_for_training(SMOKE, 600) <= 10
     with pytest.raises(BudgetExceeded):
-        mnist.paid_for_training(dataclasses.replace(SMOKE, noise=0.98 * SMOKE.noise), 600)
-    _, spent = mnist.private_pick(SMOKE, _by_brightness, 2, images(600), 0)
+        mnist_budget.paid_for_training(dataclasses.replace(SMOKE, noise=0.98 * SMOKE.noise), 600)
+    _, spent = mnist_budget.private_pick(SMOKE, _by_brightness, 2, images(600), 0)
     assert spent["epsilon, training"] < spent["epsilon, with picks"] <= 10
 
 
@@ -169,8 +171,8 @@ def test_both_releases_cost_ten() -> None:
 @pytest.mark.parametrize(("name", "size"), [("smoke", 600), ("paper", 60_000)])
 def test_profiles_are_calibrated(name: str, size: int) -> None:
     """The accountant's search ends within a hair of the noise that is written down."""
-    profile = mnist.PROFILES[name]
-    np.testing.assert_allclose(mnist.calibrated(profile, size), (profile.noise, profile.picks), rtol=1e-3)
+    profile = mnist_budget.PROFILES[name]
+    np.testing.assert_allclose(mnist_budget.calibrated(profile, size), (profile.noise, profile.picks), rtol=1e-3)
 
 
 def _by_brightness(codes: np.ndarray) -> np.ndarray:
@@ -183,7 +185,10 @@ def test_selections_without_an_accountant_follow_the_same_law() -> None:
     codes, public, found = images(600), np.asarray([0.1, 0.9, 0.5]), np.zeros((2, 3), int)
     real = evaluate_critics(_by_brightness, 2, codes)
     for seed in range(40):
-        both = mnist.private_pick(SMOKE, _by_brightness, 2, codes, seed)[0], mnist.unpriced_pick(SMOKE, real, seed)
+        both = (
+            mnist_budget.private_pick(SMOKE, _by_brightness, 2, codes, seed)[0],
+            mnist_budget.unpriced_pick(SMOKE, real, seed),
+        )
         for number, pick in enumerate(both):
             for _ in range(SMOKE.rounds):
                 found[number, pick(public)] += 1
@@ -196,9 +201,9 @@ def test_selections_without_an_accountant_follow_the_same_law() -> None:
 
 
 def test_inception_score() -> None:
-    assert mnist.inception_score(np.eye(10).repeat(3, axis=0)) == pytest.approx(10)
-    assert mnist.inception_score(np.full((5, 10), 0.1)) == pytest.approx(1)
-    assert mnist.inception_score(np.eye(10)[[0, 0, 1, 1]]) == pytest.approx(2)
+    assert mnist_networks.inception_score(np.eye(10).repeat(3, axis=0)) == pytest.approx(10)
+    assert mnist_networks.inception_score(np.full((5, 10), 0.1)) == pytest.approx(1)
+    assert mnist_networks.inception_score(np.eye(10)[[0, 0, 1, 1]]) == pytest.approx(2)
 
 
 @pytest.mark.slow
@@ -213,7 +218,7 @@ def test_a_private_run(tmp_path: Path) -> None:
     assert [at for at, _, _ in result["checkpoints"]] == [4, 8]
     assert sum(weight for _, _, weight in result["checkpoints"]) == pytest.approx(1)
     assert max(result["epsilon, GAN"], result["epsilon, with picks"]) <= 10
-    mnist.write(tmp_path, SMOKE, [result], {"accuracy": 0.5, "real": 9.0}, {"epsilon 10": grids})
+    mnist_page.write(tmp_path, SMOKE, [result], {"accuracy": 0.5, "real": 9.0}, {"epsilon 10": grids})
     text = (tmp_path / "pgb_mnist.md").read_text()
     assert "| PGB+DRS, published | 8.66 |" in text
     assert text.count(", here |") == 4
@@ -227,7 +232,7 @@ def test_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setattr(sys, "argv", ["mnist.py", "--out", str(tmp_path)])
     mnist.main()
     lines = [json.loads(line) for line in (tmp_path / "pgb_mnist.jsonl").read_text().splitlines()]
-    assert [line["kind"] for line in lines] == list(mnist.PUBLISHED)
+    assert [line["kind"] for line in lines] == list(mnist_page.PUBLISHED)
     assert lines[0]["classifier"]["accuracy"] > 0.3
     assert len(os.listdir(tmp_path)) == 4
     assert "## Not private" in capsys.readouterr().out
