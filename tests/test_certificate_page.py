@@ -203,8 +203,10 @@ def test_a_later_sample_names_its_release(folder: Path, tmp_path: Path, capsys: 
     assert run([*sample, str(tmp_path / "base.duckdb::people")]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "base.duckdb",
+        "base.duckdb-people.datapackage.json",
         "more.parquet",
         "more.parquet.certificate.json",
+        "more.parquet.datapackage.json",
     ]
 
 

@@ -27,7 +27,7 @@ from understudy.cli.graph import (
     show_graph_plan,
     synth_graph,
 )
-from understudy.cli.labels import IdPrefix, Sidecar
+from understudy.cli.labels import IdPrefix, NoSidecar
 from understudy.cli.options import (
     Accuracy,
     Bins,
@@ -177,7 +177,7 @@ def synth(
 
     folder = release_folder(out)
     refuse_own_input(options.source, out)
-    check_writable(out, force=options.force, table=True, sidecar=options.sidecar)
+    check_writable(out, force=options.force, table=True, sidecar=not options.no_sidecar)
     if options.rows is not None:
         check_size(options.rows, "The number of synthetic rows")
     release = options.fit_into(folder, out)
@@ -189,7 +189,7 @@ def synth(
             where=options.where,
             seed=options.seed,
             id_prefix=options.id_prefix,
-            sidecar=options.sidecar,
+            sidecar=not options.no_sidecar,
             force=options.force,
             quiet=options.quiet,
         )
@@ -209,7 +209,7 @@ def synth(
 
 @app.command()
 @takes_reading_options
-@takes_fit_options(without=("rows", "where", "id_prefix", "sidecar"))
+@takes_fit_options(without=("rows", "where", "id_prefix", "no_sidecar"))
 def fit(
     options: FitCommand, out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")]
 ) -> None:
@@ -249,11 +249,11 @@ def sample(
     """
     if is_graph_folder(folder):
         refuse_table_options({"--id-prefix": id_prefix})
-        return sample_graph(folder, out, rows, where, seed=seed, sidecar=sidecar, force=force, quiet=quiet)
+        return sample_graph(folder, out, rows, where, seed=seed, sidecar=not no_sidecar, force=force, quiet=quiet)
     from understudy.release import Release, sample_record
     from understudy.tables import check_writable
 
-    check_writable(out, force=force, table=True, sidecar=sidecar)
+    check_writable(out, force=force, table=True, sidecar=not no_sidecar)
     record = sidecar_of(out)
     if record is not None:
         check_writable(record, force=force)
@@ -266,7 +266,7 @@ def sample(
         where=where,
         seed=seed,
         id_prefix=id_prefix,
-        sidecar=sidecar,
+        sidecar=not no_sidecar,
         force=force,
         quiet=quiet,
     )

@@ -79,10 +79,10 @@ def synth_graph(options: FitCommand, out: str) -> None:
 
     folder = release_folder(out)
     refuse_own_input(options.source, out)
-    check_writable(out, force=options.force, table=True, sidecar=options.sidecar)
+    check_writable(out, force=options.force, table=True, sidecar=not options.no_sidecar)
     release = _fit_into(options, folder, out)
     edges = release.sample(seed=options.seed)
-    describe = describe_synthetic(title=release.statement.facts.name) if options.sidecar else None
+    describe = None if options.no_sidecar else describe_synthetic(title=release.statement.facts.name)
     write_table(edges, out, force=options.force, describe=describe)
     if sidecar_of(out) is not None:
         release = release.with_table(out)

@@ -10,11 +10,10 @@ IdPrefix = Annotated[
     str | None,
     typer.Option("--id-prefix", help="Write ids as text with this prefix, such as SYN-, so that none looks real."),
 ]
-Sidecar = Annotated[
+NoSidecar = Annotated[
     bool,
     typer.Option(
-        "--sidecar/--no-sidecar",
-        help="Also write OUT.datapackage.json (Table Schema), which says that the table is synthetic.",
+        "--no-sidecar", help="Do not write OUT.datapackage.json, which describes the table and says it is synthetic."
     ),
 ]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.holdout import HeldOut, HoldoutFile, Split
-from understudy.cli.labels import IdPrefix, Sidecar, note_if_synthetic
+from understudy.cli.labels import IdPrefix, NoSidecar, note_if_synthetic
 from understudy.cli.output import show_book, show_spent
 from understudy.cli.reading import note_on_decimals
 from understudy.cli.terminal import Interrupted, echo, show_progress
@@ -221,7 +221,7 @@ class FitCommand:
     rows: NumRows = None
     where: Where = None
     id_prefix: IdPrefix = None
-    sidecar: Sidecar = True
+    no_sidecar: NoSidecar = False
     bins: Bins = "tree"
     max_bins: MaxBins = 32
     max_categories: MaxCategories = 1000
