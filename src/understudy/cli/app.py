@@ -239,7 +239,7 @@ def sample(
         int | None, typer.Option("--seed", help="Makes this sample reproducible. Does not affect the guarantee.")
     ] = None,
     id_prefix: IdPrefix = None,
-    sidecar: Sidecar = True,
+    no_sidecar: NoSidecar = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
