@@ -22,7 +22,7 @@ version = release = __version__
 html_title = f"Understudy {__version__}"
 
 root_doc = "docs/index"
-include_patterns = ["docs/**", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/results/*.md"]
+include_patterns = ["docs/**", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "benchmarks/results/*.md"]
 exclude_patterns = ["docs/_*", "docs/make_images.py", "site", "build", ".venv", "src", "tests"]
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]

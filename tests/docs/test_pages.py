@@ -26,7 +26,7 @@ TRAINED = {f"docs/methods/{name}.md" for name in NETWORKS.split()}
 """Run with the slow tests."""
 
 REASONS = {
-    "it installs": ("README.md", "docs/install.md"),
+    "it installs": ("README.md", "docs/install.md", "docs/howto/closed_environments.md"),
     "it needs a PostgreSQL server": ("docs/tables.md", "docs/howto/files.md"),
     "the program is killed from outside": ("docs/resume.md",),
     "it downloads": ("docs/howto/benchmark.md",),

@@ -96,7 +96,8 @@ def doctor(
     Reads no table of yours. The output has no paths, no user name and no host name, so it can be part of a bug report.
     Exit code 1 means that a private run is not possible.
     """
-    check_json(json_file, force)
+    if json_file is not None:
+        check_json(json_file, force)
     checks = list(run_checks(checksums=checksums))
     usable = all(check.status is not Status.PROBLEM for check in checks)
     if json_file is not None:
