@@ -44,6 +44,7 @@ EXTRAS = {
     "audit": "the command audit",
     "bench": "all tables and classifiers of benchmark suites",
     "mlflow": "tracking of benchmark suites",
+    "studio": "the local web page",
     "ray": "benchmark suites on a cluster",
     "spark": "tables on a Spark cluster",
 }
