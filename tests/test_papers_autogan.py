@@ -43,6 +43,22 @@ def test_every_epsilon_of_the_paper_is_a_cell_of_five_seeds() -> None:
         assert len({cell.key for cell in each.CELLS["paper"]}) == len(each.CELLS["paper"])
 
 
+def test_certificates_of_the_published_encoder_state_no_epsilon() -> None:
+    schema = us.Schema(columns=(us.Column(name="a", kind="boolean", nullable=False),), rows=100)
+    release = us.fit(pa.table({"a": [True, False] * 50}), "independent", us.Guarantee(1.0, 1e-5), schema=schema, seed=0)
+    for method, epsilon in (("published", release.statement.epsilon), ("unsound", math.inf)):
+        cell = core.Cell("adult", method, adult.METHODS[method], 1.0, 0)
+        stated = adult.amend(cell, release)
+        assert stated.statement.epsilon == epsilon <= adult.stated_epsilon(vars(cell))
+        assert ("epsilon is infinite, and there is no guarantee" in stated.certificate) == (method == "unsound")
+
+
+def test_r_squared_below_zero_counts_as_zero() -> None:
+    points = [["age", "r2", 0.3, -20.0], ["sex", "f1", 0.7, 0.5]]
+    assert core.floored_distance(points) == core.floored_distance([["age", "r2", 0.3, 0.0], points[1]])
+    assert core.floored_distance(points) == pytest.approx((0.3 + 0.2) / 2 / math.sqrt(2))
+
+
 def test_shuffled_columns_keep_their_values_and_lose_their_dependence() -> None:
     numbers = np.arange(500)
     public = binary.declared(

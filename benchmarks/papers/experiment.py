@@ -96,6 +96,8 @@ class Experiment:
     """Scores that need the model itself."""
     public: Callable[[Cell, Public], pa.Table | None] | None = None
     """The public table that a cell is given."""
+    amend: Callable[[Cell, us.Release], us.Release] | None = None
+    """A release with a statement that says what was done, where its own does not."""
     binning: us.Binning = dataclasses.field(default_factory=us.Binning)
     synthetic_rows: int | None = None
     """None: as many as there are training rows."""
@@ -147,7 +149,9 @@ def _sampled(
     assert release.statement.epsilon <= cell.epsilon
     rows = release.sample_arrow(experiment.synthetic_rows or table.train.num_rows, seed=cell.seed)
     pq.write_table(rows, _file(folder, cell))
-    return {"inspected": {} if experiment.inspect is None else experiment.inspect(cell, table, release)}
+    stated = release if experiment.amend is None else experiment.amend(cell, release)
+    found = {} if experiment.inspect is None else experiment.inspect(cell, table, release)
+    return {"inspected": found, "stated_epsilon": stated.statement.epsilon}
 
 
 def _file(folder: Path, cell: Cell) -> Path:
@@ -175,7 +179,8 @@ def score_cell(experiment: Experiment, cell: Cell, fitted: Line, folder: Path) -
     """The line of a cell."""
     facts = {key: fitted[key] for key in ("seconds", "population")}
     line = {"key": cell.key, **{f.name: getattr(cell, f.name) for f in dataclasses.fields(Cell) if f.name != "group"}}
-    line |= facts | {"machine": machine(), "day": str(datetime.date.today())}
+    line |= facts | {"stated_epsilon": fitted.get("stated_epsilon", math.inf)}
+    line |= {"machine": machine(), "day": str(datetime.date.today())}
     if "error" in fitted:
         return line | {"scores": {}, "error": fitted["error"]}
     path = _file(folder, cell)

@@ -54,6 +54,29 @@ def mean_of(results: Sequence[Mapping[str, Any]], score: str, **which: Any) -> f
     return float(np.mean(found)) if found else None
 
 
+LEAST_R2 = 0.1
+"""Numeric columns that real rows predict worse than this are neither plotted nor counted, as in the paper."""
+
+
+def floored_distance(points: Sequence[Sequence[Any]]) -> float:
+    """Mean distance from the diagonal of a column's name, score, and values for real and for synthetic rows, with
+    scores below 0 taken for 0. A prediction by the mean has an R squared of 0; worse ones have no lower bound, so one
+    column could determine the mean.
+
+    >>> floored_distance([["age", "r2", 0.3, -20.0], ["sex", "f1", 0.7, 0.7], ["gain", "r2", 0.05, 0.0]])
+    0.10606601717798213
+    """
+    counted = [point for point in points if point[1] != "r2" or point[2] >= LEAST_R2]
+    gaps = [max(0.0, point[2]) - max(0.0, point[3]) for point in counted]
+    return float(np.mean(np.abs(gaps)) / np.sqrt(2))
+
+
+def with_floored_distance(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A line whose scores have that distance too."""
+    found = floored_distance(line["details"]["predictions"])
+    return {**line, "scores": {**line["scores"], "dwpred_floored": found}}
+
+
 COLOURS = ("#222222", "#c0392b", "#2471a3", "#1e8449")
 
 
