@@ -40,6 +40,7 @@ ORDER = (
     "sources",
     "splitting",
     "conditional",
+    "row_sampler",
     "release",
     "metadata",
     "book",

@@ -169,7 +169,7 @@ def model_rows(release: us.Release, size: int, seed: int) -> pd.DataFrame:
 def test_other_columns_stay_as_sampled(release: us.Release) -> None:
     """Grouping moves rows, and changes nothing but shared values and ids."""
     key, _ = jax.random.split(jax.random.key(5))
-    sampled = release._draw(5000, key, None).to_pandas()
+    sampled = release.sampler.draw(5000, key, None).to_pandas()
     grouped = release.sample_arrow(5000, seed=5).to_pandas()
     by = ["cost", "ward"]
     pd.testing.assert_frame_equal(

@@ -18,28 +18,24 @@ import jax
 import numpy as np
 import pyarrow as pa
 import safetensors
-from jaxtyping import PRNGKeyArray
 
 from understudy import certificate, certificate_page
 from understudy._version import __version__
-from understudy.conditional import acceptance, rows_meeting, sample_meeting
+from understudy.conditional import acceptance
 from understudy.encoding import (
     Codec,
     check_id_prefix,
-    continue_ids,
-    group_into_units,
-    pool_factor,
     prefix_ids,
     with_text_ids,
 )
 from understudy.errors import ConfigError, ReleaseError, SchemaError
 from understudy.failed_run import read_record
 from understudy.models import Model, load_model, save_model
-from understudy.models.pool import WEIGHT_COLUMN, Pool
-from understudy.models.protocol import Allowed, pack
+from understudy.models.protocol import pack
 from understudy.notes import Note
 from understudy.privacy.ledger import Statement
 from understudy.privacy.noise import fresh_key
+from understudy.row_sampler import RowSampler
 from understudy.run.atomic import json_bytes
 from understudy.run.checkpoint import Checkpoint, release_of
 from understudy.run.environment import software_facts
@@ -50,9 +46,6 @@ from understudy.tables import (
     Origin,
     atomic_folder,
     attach_label,
-    restyle_within_bounds,
-    settle_types,
-    share_dictionaries,
     to_frame,
 )
 
@@ -195,47 +188,17 @@ class Release(Summarized):
         kept = self.statement.facts.types_kept or self.schema.drafted
         check_id_prefix(id_prefix, self.schema, self.origin, types_kept=kept)
         key = fresh_key() if seed is None else jax.random.key(seed)
-        batches = self._batches(int(num_rows), where, key, int(batch_rows))
+        batches = self.sampler.batches(int(num_rows), where, key, int(batch_rows))
         return (attach_label(prefix_ids(batch, self.schema, id_prefix), self.label) for batch in batches)
 
-    def _batches(self, num_rows: int, where: str | None, key: PRNGKeyArray, batch_rows: int) -> Iterator[pa.Table]:
-        if num_rows <= batch_rows:
-            rows = self._sample(num_rows, where, key, self.origin)
-            yield restyle_within_bounds(rows, self.origin, self.schema)
-            return
-        # Which values a batch happens to have must not decide its types.
-        origin, dictionaries = settle_types(self.origin, self.codec.extremes(num_rows))
-        num_units = 0
-        for number, first in enumerate(range(0, num_rows, batch_rows)):
-            size = min(batch_rows, num_rows - first)
-            rows = self._sample(size, where, jax.random.fold_in(key, number), origin)
-            rows, num_units = continue_ids(rows, self.codec, first, num_units)
-            yield share_dictionaries(restyle_within_bounds(rows, origin, self.schema), dictionaries)
-
-    def _sample(self, num_rows: int, where: str | None, key: PRNGKeyArray, origin: Origin) -> pa.Table:
-        """Rows before they are restyled, with ids from 1 on."""
-        row_key, unit_key = jax.random.split(key) if self.codec.rows_per_unit else (key, None)
-        is_valid = None
-        pooled = num_rows if where is not None else num_rows * pool_factor(self.codec, num_rows)
-        if where is None and not self.schema.rules:
-            rows = self._draw(pooled, row_key, None)
-        else:
-            rows = sample_meeting(self._draw, pooled, where, codec=self.codec, origin=origin, key=row_key)
-            is_valid = functools.partial(rows_meeting, where, codec=self.codec, origin=origin)
-        if unit_key is not None:
-            rows = group_into_units(rows, num_rows, self.codec, key=unit_key, is_valid=is_valid)
-        return rows
+    @property
+    def sampler(self) -> RowSampler:
+        """What makes its rows."""
+        return RowSampler(self.model, self.codec, self.origin)
 
     def acceptance(self) -> float:
         """The fraction of the model's rows that keep the rules of the schema without being drawn again."""
-        return acceptance(self._draw, self.codec, self.origin) if self.schema.rules else 1.0
-
-    def _draw(self, num_rows: int, key: PRNGKeyArray, allowed: Allowed | None) -> pa.Table:
-        model_key, decode_key = jax.random.split(key)
-        if not (isinstance(self.model, Pool) and self.model.is_weighted):
-            return self.codec.decode(*self.model.sample(num_rows, key=model_key, allowed=allowed), key=decode_key)
-        sample, weights = self.model.sample_weighted(num_rows, key=model_key, allowed=allowed)
-        return self.codec.decode(*sample, key=decode_key).append_column(WEIGHT_COLUMN, pa.array(weights))
+        return acceptance(self.sampler.draw, self.codec, self.origin) if self.schema.rules else 1.0
 
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
         """Writes the release as a folder, completely or not at all. Then deletes the checkpoint of its run."""

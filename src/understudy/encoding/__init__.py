@@ -6,6 +6,7 @@ from understudy.encoding.codec import Codec as Codec
 from understudy.encoding.columns import CategoricalCodec as CategoricalCodec
 from understudy.encoding.columns import NumericCodec as NumericCodec
 from understudy.encoding.fit import assumed_domain as assumed_domain
+from understudy.encoding.fit import declared_codec as declared_codec
 from understudy.encoding.fit import fit_codec as fit_codec
 from understudy.encoding.fit import merge_rarest as merge_rarest
 from understudy.encoding.reexpression import Reexpression as Reexpression

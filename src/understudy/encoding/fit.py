@@ -194,8 +194,24 @@ def _histograms(
         kinds = {column.name: column.kind for column in numeric}
         found = discover_bounds(numbers.only(plan["bounds"].columns), kinds, plan["bounds"], ledger)
         bounds |= {name: move_inside(ends, limits.get(name, (None, None))) for name, ends in found.items()}
+    grids = _grids(numeric, bounds, binning, curves)
+    if "histograms" not in plan:
+        return {name: Histogram.flat(grid, num_cells=binning.max_bins) for name, grid in grids.items()}
+    # Estimated bounds may turn out to span two integers: what was charged for them is then not queried.
+    two = {name: Histogram.flat(grid, num_cells=2) for name, grid in grids.items() if grid.is_two_integers}
+    levels = {column.name: charged_levels(column, binning) for column in numeric if column.name not in two}
+    queried = numbers.only(tuple(levels))
+    return two | discover_histograms(queried, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
+
+
+def _grids(
+    numeric: Sequence[Column],
+    bounds: Mapping[str, tuple[int | float, int | float]],
+    binning: Binning,
+    curves: Collection[str],
+) -> dict[str, Grid]:
     finest = FLAT if binning.bins == "equal" else FINEST
-    grids = {
+    return {
         column.name: Grid.over(
             *bounds[column.name],
             integral=column.kind != "real",
@@ -204,13 +220,20 @@ def _histograms(
         )
         for column in numeric
     }
-    if "histograms" not in plan:
-        return {name: Histogram.flat(grid, num_cells=binning.max_bins) for name, grid in grids.items()}
-    # Estimated bounds may turn out to span two integers: what was charged for them is then not queried.
-    two = {name: Histogram.flat(grid, num_cells=2) for name, grid in grids.items() if grid.is_two_integers}
-    levels = {column.name: charged_levels(column, binning) for column in numeric if column.name not in two}
-    queried = numbers.only(tuple(levels))
-    return two | discover_histograms(queried, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
+
+
+def declared_codec(schema: Schema, num_rows: int, rows_per_unit: tuple[float, ...] = ()) -> Codec:
+    """The codec of a schema that declares all categories and bounds. It reads no table; numbers have equal bins."""
+    reexpression, binning = reexpress(schema), Binning()
+    modelled = reexpression.modelled.modelled
+    numeric = [column for column in modelled if column.kind in BOUNDED]
+    bounds = {column.name: bound_numbers(column) for column in numeric}
+    histograms = {
+        name: Histogram.flat(grid, num_cells=binning.max_bins)
+        for name, grid in _grids(numeric, bounds, binning, reexpression.curves).items()
+    }
+    columns = tuple(_column_codec(column, {}, histograms, binning) for column in modelled)
+    return Codec(columns, schema, num_rows, rows_per_unit)
 
 
 def move_inside(bounds: tuple[int | float, int | float], limits: Limits) -> tuple[int | float, int | float]:
