@@ -102,6 +102,17 @@ def test_releases_are_found_by_the_name_of_their_table(tmp_path: Path) -> None:
     assert earlier_releases(tmp_path / "absent" / "a.release", "stays") == ()
 
 
+@pytest.mark.made_up_figures
+def test_copies_of_a_release_count_once(tmp_path: Path) -> None:
+    """A model's checksum tells them from runs with the same settings; failed runs have none, and all count."""
+    models = {"a.release": "0" * 64, "unpacked": "0" * 64, "b.release": "1" * 64, "c.spent": "", "d.spent": ""}
+    for folder, model in models.items():
+        (tmp_path / folder).mkdir()
+        content = certificate.to_json(STATEMENT, {"model.safetensors": model} if model else {})
+        (tmp_path / folder / "certificate.json").write_text(json.dumps(content))
+    assert len(earlier_releases(tmp_path / "a.release", "stays")) == 4
+
+
 def test_a_second_run_in_the_same_folder_says_what_both_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

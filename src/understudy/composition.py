@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from understudy import certificate
@@ -28,7 +28,8 @@ class NextRelease:
 def earlier_releases(folder: Path, name: str | None) -> tuple[Statement, ...]:
     """The statements of releases and failed runs of a table of this name: in this folder, and beside it.
 
-    Folders that are not releases, or that cannot be read, are passed over.
+    Folders that are not releases, or that cannot be read, are passed over. Copies of a release, such as unpacked
+    bundles, count once: no two runs have the same model, whose checksum is in the certificate.
     """
     if name is None:
         return ()
@@ -36,7 +37,9 @@ def earlier_releases(folder: Path, name: str | None) -> tuple[Statement, ...]:
         beside = sorted(place for place in folder.absolute().parent.iterdir() if place.is_dir())
     except OSError:
         return ()
-    found = (_read_statement(place / "certificate.json") for place in beside)
+    contents = [content for place in beside if (content := _read_json(place / "certificate.json"))]
+    distinct = [each for at, each in enumerate(contents) if not (each.get("checksums") and each in contents[:at])]
+    found = map(_read_statement, distinct)
     return tuple(statement for statement in found if statement is not None and statement.facts.name == name)
 
 
@@ -66,10 +69,19 @@ def describe_total(earlier: Sequence[Statement], now: NextRelease) -> str | None
     )
 
 
-def _read_statement(path: Path) -> Statement | None:
+def _read_json(path: Path) -> dict:
+    """The content of a file; empty where it is no JSON object."""
     try:
-        return certificate.from_json(json.loads(path.read_bytes()))
-    except (UnderstudyError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _read_statement(content: Mapping) -> Statement | None:
+    try:
+        return certificate.from_json(content)
+    except (UnderstudyError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 

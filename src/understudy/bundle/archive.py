@@ -154,7 +154,7 @@ def _read_member(file: BinaryIO, name: str, size: int) -> tuple[Member, int]:
 
 def _local_header(name: str, about: Measured) -> bytes:
     raw = name.encode()
-    fixed = (_VERSION, _UTF8, _STORED, _TIME, _DATE, about.crc, about.size, about.size, len(raw), 0)
+    fixed = (_VERSION, _flags(name), _STORED, _TIME, _DATE, about.crc, about.size, about.size, len(raw), 0)
     return _LOCAL_FORM.pack(_LOCAL, *fixed) + raw
 
 
@@ -163,10 +163,15 @@ def _directory(offsets: Mapping[str, int], measured: Mapping[str, Measured], sta
     entries = []
     for name, offset in offsets.items():
         raw, about = name.encode(), measured[name]
-        fixed = (_UNIX | _VERSION, _VERSION, _UTF8, _STORED, _TIME, _DATE, about.crc, about.size, about.size, len(raw))
-        entries.append(_CENTRAL_FORM.pack(_CENTRAL, *fixed, 0, 0, 0, 0, _PLAIN_FILE, offset) + raw)
+        head = (_UNIX | _VERSION, _VERSION, _flags(name), _STORED, _TIME, _DATE)
+        sizes = (about.crc, about.size, about.size, len(raw))
+        entries.append(_CENTRAL_FORM.pack(_CENTRAL, *head, *sizes, 0, 0, 0, 0, _PLAIN_FILE, offset) + raw)
     listed = b"".join(entries)
     return listed + _END_FORM.pack(_END, 0, 0, len(entries), len(entries), len(listed), start, 0)
+
+
+def _flags(name: str) -> int:
+    return 0 if name.isascii() else _UTF8
 
 
 def _check_size(files: list[Measured]) -> None:

@@ -74,7 +74,8 @@ def release_facts(statement: Statement) -> dict[str, str]:
     if statement.strength is not None:
         figures = f"epsilon {round_up(statement.epsilon, 4)} at delta {round_up(statement.delta, 2)}"
         figures += f" ({statement.strength.value})"
-    return {**head_facts(statement), "Method": statement.method, "Guarantee": figures}
+    unit = statement.summary().facts["privacy unit"]
+    return {**head_facts(statement), "Method": statement.method, "Guarantee": figures, "Privacy unit": unit}
 
 
 def make_readme(statement: Statement, facts: Facts, names: Sequence[str]) -> str:
@@ -145,8 +146,9 @@ def make_sign_off(statement: Statement, facts: Facts) -> str:
     """The page to sign, as HTML."""
     style = importlib.resources.files("understudy").joinpath("bundle", "sign_off.css").read_text(encoding="utf-8")
     name = statement.facts.name
-    rows = {**release_facts(statement), "SHA-256 of release.json": facts.release_sha256}
-    about = "".join(f"<div><dt>{escape_html(k)}</dt><dd>{escape_html(v)}</dd></div>" for k, v in rows.items())
+    rows = {what: escape_html(value) for what, value in release_facts(statement).items()}
+    rows["SHA-256 of release.json"] = f"<code>{escape_html(facts.release_sha256)}</code>"
+    about = "".join(f"<div><dt>{what}</dt><dd>{value}</dd></div>" for what, value in rows.items())
     warnings = "".join(
         f"<blockquote><p><strong>{escape_html(mark[:1].upper() + mark[1:])}.</strong></p></blockquote>"
         for mark in marks(statement, in_house=facts.in_house)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Tables = list[Path] | None
 FAILED = 1
-"""Exit code of `verify` for a bundle that is not intact."""
+"""Exit code of `verify` for a bundle that fails."""
 
 
 def bundle(
@@ -92,7 +92,7 @@ def verify(
 ) -> None:
     """Check that an evidence bundle is intact and agrees with itself, and who signed it.
 
-    Computes every checksum and the total privacy cost again. Exit code 1 means that the bundle is not intact.
+    Computes every checksum and the total privacy cost again. Exit code 1 means that the bundle fails.
     """
     from understudy.bundle import verify_bundle
 
@@ -103,7 +103,8 @@ def verify(
     if json_file != "-":
         _show(found)
     if not found.is_intact:
-        typer.echo(f"understudy: {path} is NOT INTACT. Do not rely on it; ask for the original.", err=True)
+        more = f" (and {len(found.faults) - 1} more)" if len(found.faults) > 1 else ""
+        typer.echo(f"understudy: {path} fails verification: {found.faults[0]}{more} Do not rely on it.", err=True)
         raise typer.Exit(FAILED)
 
 

@@ -1,0 +1,240 @@
+"""A bundle that was changed fails, also if every checksum was computed again, and what cannot be known is said."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import understudy as us
+from tests.bundle.archive_edits import forge, read, reseal, write
+from understudy.bundle.manifest import MANIFEST, SUMS
+from understudy.bundle.verify import same_figures, same_text
+from understudy.cli import run
+from understudy.errors import BundleError, ConfigError
+
+
+def test_an_intact_bundle(made: Path) -> None:
+    found = us.verify_bundle(made / "public.zip", tables=[made / "fake.csv"])
+    assert found.is_intact
+    assert found.facts["Data set"] == "visits | <b>"
+    assert found.facts["Guarantee"].startswith("epsilon ")
+    said = " ".join(found.checked)
+    for part in ("checksums of the manifest", "computed again", "plan.json", "as JSON, as text", "schema.toml"):
+        assert part in said
+    assert "not signed" in found.not_checked[0]
+    assert found.not_checked[-1].startswith("Whether the run was made as the certificate says")
+    assert json.loads(json.dumps(found.to_json()))["intact"] is True
+    assert "intact" in repr(found)
+
+
+def flip(data: bytes, at: int, bit: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+
+
+def check_changed_bytes(bundle: Path, place: Path, number: int) -> None:
+    """Any changed bit, and any cut, is found."""
+    whole, draw = bundle.read_bytes(), random.Random(0)
+    for _ in range(number):
+        at = draw.randrange(len(whole))
+        place.write_bytes(flip(whole, at, draw.randrange(8)) if draw.random() < 0.8 else whole[:at])
+        if place.read_bytes()[:2] == b"PK":
+            assert us.verify_bundle(place).faults
+        else:
+            with pytest.raises(BundleError, match="is not a zip file"):
+                us.verify_bundle(place)
+
+
+def test_a_changed_byte_is_found_wherever_it_is(made: Path, tmp_path: Path) -> None:
+    check_changed_bytes(made / "public.zip", tmp_path / "b.zip", 200)
+
+
+@pytest.mark.long
+def test_ten_thousand_changed_bytes_are_found(made: Path, tmp_path: Path) -> None:
+    check_changed_bytes(made / "public.zip", tmp_path / "b.zip", 10_000)
+
+
+# ------------------------------------------------------------------------------------------------- missing and added
+
+
+def without(name: str) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
+    return lambda contents: {each: data for each, data in contents.items() if each != name}
+
+
+def added(name: str) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
+    return lambda contents: {**contents, name: b"{}"}
+
+
+@pytest.mark.parametrize(
+    ("change", "sealed", "fault"),
+    [
+        (without("schema.toml"), False, "schema.toml is missing."),
+        (without("schema.toml"), True, "schema.toml is missing."),
+        (without(SUMS), False, "SHA256SUMS is missing."),
+        (without(MANIFEST), False, "There is no manifest.json, so this is not an evidence bundle."),
+        (added("people.csv"), False, "'people.csv' is not listed in the manifest."),
+        (added("people.csv"), True, "'people.csv' does not belong into a bundle."),
+        (added("in-house/scores.json"), True, "'in-house/scores.json' does not belong into a bundle."),
+        (added("in-house/people.csv"), True, "'in-house/people.csv' does not belong into a bundle."),
+        (added("tables/people.csv"), True, "'tables/people.csv' does not belong into a bundle."),
+        (added("readme.md"), False, "Two file names differ in upper and lower case alone."),
+        (lambda contents: {**contents, SUMS: b""}, False, "SHA256SUMS does not have the checksums of the manifest."),
+    ],
+)
+def test_missing_and_added_files_are_found(
+    copied: Path, change: Callable[[dict[str, bytes]], dict[str, bytes]], sealed: bool, fault: str
+) -> None:
+    us.write_bundle(copied / "release", copied / "b.zip")
+    contents = change(read(copied / "b.zip"))
+    write(copied / "b.zip", reseal(contents) if sealed else contents)
+    assert fault in us.verify_bundle(copied / "b.zip").faults
+
+
+# ------------------------------------------------------------------------------------------------------ consistency
+
+
+def swap(old: str, new: str) -> Callable[[str], str]:
+    return lambda text: text.replace(old, new, 1)
+
+
+def weaken(text: str) -> str:
+    """A certificate whose queries cost more than it states."""
+    content = json.loads(text)
+    for query in content["queries"]:
+        query["event"] = {
+            key: value / 3 if key in ("stddev", "noise_multiplier") else value for key, value in query["event"].items()
+        }
+    return json.dumps(content)
+
+
+FORGED: dict[str, tuple[dict[str, Callable[[str], str]], str]] = {
+    "text": ({"CERTIFICATE_md": swap("Strong guarantee", "Perfect guarantee")}, "CERTIFICATE.md does not say"),
+    "figure": ({"CERTIFICATE_md": swap("epsilon = 0.", "epsilon = 0.1")}, "CERTIFICATE.md does not say"),
+    "page": ({"certificate_html": swap("</main>", "<p>approved</p></main>")}, "certificate.html does not say"),
+    "schema": ({"schema_toml": swap("rows = 60", "rows = 61")}, "schema.toml does not declare"),
+    "schema gone": ({"schema_toml": lambda text: "not TOML ["}, "cannot be read|can be read"),
+    "plan": ({"plan_json": swap('"expected": []', '"expected": [1]')}, "plan.json does not have"),
+    "audit": ({"audit_json": swap("canary", "parrot")}, "audit.json is not what this version writes"),
+    "readme": ({"README_md": swap("# Evidence", "# Approved evidence")}, "README.md is not what this version"),
+    "sign-off": ({"sign_off_html": swap("Prepared by", "Signed by A. Weber")}, "sign-off.html is not what"),
+    "cost": ({"certificate_json": weaken}, "but its queries cost"),
+    "certificate": ({"certificate_json": swap('"private": true', '"private": false')}, "certificate.json is not what"),
+    "mark": ({"certificate_json": swap('"seeded": false', '"seeded": true')}, "contradicts the certificate: 'marks'"),
+    "no certificate": ({"certificate_json": lambda text: "{}"}, "not a certificate that can be read"),
+    "no number": ({"certificate_json": swap('"delta": ', '"delta": NaN, "x": ')}, "not a certificate that can be read"),
+    "failed run": ({"certificate_json": swap('"released": true', '"released": false')}, "nothing was released"),
+}
+
+
+@pytest.mark.made_up_figures
+@pytest.mark.parametrize("case", FORGED)
+def test_a_forged_document_contradicts_the_others(copied: Path, case: str) -> None:
+    """Every checksum is right here: the contents do not fit together."""
+    edits, fault = FORGED[case]
+    us.write_bundle(copied / "release", copied / "b.zip")
+    forge(copied / "b.zip", **edits)
+    found = us.verify_bundle(copied / "b.zip")
+    assert any(_matches(fault, each) for each in found.faults), found.faults
+
+
+def _matches(fault: str, text: str) -> bool:
+    return any(part in text for part in fault.split("|"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("marks", ["approved"]),
+        ("private", False),
+        ("in_house", True),
+        ("signed", True),
+        ("release", {"sha256": "0" * 64, "epsilon": 0.1}),
+        ("release", "none"),
+        ("tables", [{"name": ["x"], "sha256": {}, "bytes": "x", "included": 1}]),
+        ("files", []),
+        ("format", "zip"),
+        ("understudy_version", ["\ud800\x1b[31m"]),
+    ],
+)
+def test_a_forged_manifest_contradicts_the_certificate(copied: Path, key: str, value: object) -> None:
+    us.write_bundle(copied / "release", copied / "b.zip")
+    sealed = reseal(read(copied / "b.zip"), lambda manifest: manifest.update({key: value}))
+    write(copied / "b.zip", sealed)
+    found = us.verify_bundle(copied / "b.zip")
+    assert found.faults or key == "understudy_version"
+    assert all(text.isprintable() for text in (*found.faults, *found.marks, *found.not_checked))
+
+
+def test_what_another_version_wrote_is_not_compared(copied: Path) -> None:
+    """The privacy cost is computed again all the same; the wording is not, and that is said."""
+    us.write_bundle(copied / "release", copied / "b.zip")
+    older = swap('"understudy_version": "', '"understudy_version": "0.0.')
+    forge(copied / "b.zip", certificate_json=older, plan_json=older, CERTIFICATE_md=swap("Strong", "Other"))
+    write(
+        copied / "b.zip", reseal(read(copied / "b.zip"), lambda manifest: manifest.update(understudy_version="0.0.1"))
+    )
+    found = us.verify_bundle(copied / "b.zip")
+    assert found.is_intact, found.faults
+    assert any("computed again" in text for text in found.checked)
+    assert any(text.startswith("The wording of the certificate") for text in found.not_checked)
+    assert any(text.startswith("README.md, sign-off.html and audit.json") for text in found.not_checked)
+
+
+def test_a_newer_format_is_refused(copied: Path) -> None:
+    us.write_bundle(copied / "release", copied / "b.zip")
+    write(copied / "b.zip", reseal(read(copied / "b.zip"), lambda manifest: manifest.update(format_version=2)))
+    with pytest.raises(BundleError, match=r"has format 2; .* verifies format 1"):
+        us.verify_bundle(copied / "b.zip")
+
+
+def test_last_digits_may_differ_and_nothing_else() -> None:
+    """Another machine computes other last digits, and a figure may be rounded the other way."""
+    assert same_figures({"a": [1.0, None, "x"]}, {"a": [1.0 + 1e-9, None, "x"]})
+    for other in (
+        {"a": [1.0, None, "y"]},
+        {"a": [1.01, None, "x"]},
+        {"a": [1.0, None]},
+        {"b": []},
+        {"a": [True, None]},
+    ):
+        assert not same_figures({"a": [1.0, None, "x"]}, other)
+    assert same_text(b"epsilon 1 at 3.01e-05", b"epsilon 1.001 at 3.01e-05")
+    for other_text in (b"epsilon 2 at 3.01e-05", b"epsilon 1 at 3.01e-06", b"Epsilon 1 at 3.01e-05", b"epsilon 1"):
+        assert not same_text(b"epsilon 1 at 3.01e-05", other_text)
+    assert not same_text(b"60 rows", b"61 rows")
+    assert not same_text(b"2026-11-17", b"2026-11-18")
+
+
+# -------------------------------------------------------------------------------------------------------- the command
+
+
+def test_a_table_that_is_only_named_can_be_compared(copied: Path) -> None:
+    us.write_bundle(copied / "release", copied / "b.zip", tables=[copied / "fake.csv"], hash_only=True)
+    assert any("only its checksum" in text for text in us.verify_bundle(copied / "b.zip").not_checked)
+    found = us.verify_bundle(copied / "b.zip", tables=[copied / "fake.csv"])
+    assert any("is the synthetic table fake.csv" in text for text in found.checked)
+    (copied / "fake.csv").write_text("ward\na\n")
+    (fault,) = us.verify_bundle(copied / "b.zip", tables=[copied / "fake.csv"]).faults
+    assert "none of the synthetic tables" in fault
+
+
+def test_exit_codes_and_json(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """0: intact; 1: it fails; 2: it cannot be verified. One line on standard error."""
+    assert run(["verify", str(made / "public.zip"), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["faults"] == []
+    (tmp_path / "cut.zip").write_bytes((made / "public.zip").read_bytes()[:-30])
+    assert run(["verify", str(tmp_path / "cut.zip")]) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith(f"understudy: {tmp_path / 'cut.zip'} fails verification: The zip file is not as")
+    assert said.err.count("\n") == 1
+    (tmp_path / "table.zip").write_text("ward,member\n")
+    for path in ("table.zip", "absent.zip", "."):
+        assert run(["verify", str(tmp_path / path)]) == 2
+        said = capsys.readouterr()
+        assert (said.out, said.err.count("\n")) == ("", 1)
+
+
+def test_an_identity_needs_a_list(made: Path) -> None:
+    with pytest.raises(ConfigError, match="--identity needs --signers"):
+        us.verify_bundle(made / "public.zip", identity="a@b")
