@@ -43,6 +43,7 @@ ORDER = (
     "row_sampler",
     "release",
     "metadata",
+    "mock_table",
     "book",
     "api",
     "boosting",

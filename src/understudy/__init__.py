@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from understudy.graphs.fit import plan_graph as plan_graph
     from understudy.graphs.release import GraphRelease as GraphRelease
     from understudy.graphs.schema import GraphSchema as GraphSchema
+    from understudy.mock_table import mock as mock
     from understudy.privacy.discovery import Binning as Binning
     from understudy.privacy.ledger import Guarantee as Guarantee
     from understudy.privacy.ledger import Ledger as Ledger
@@ -92,6 +93,7 @@ _NAMES_IN = {
     "graphs.fit": ("fit_graph", "plan_graph"),
     "graphs.release": ("GraphRelease",),
     "graphs.schema": ("GraphSchema",),
+    "mock_table": ("mock",),
     "privacy.discovery": ("Binning",),
     "privacy.ledger": ("Guarantee", "Ledger", "Plan", "Statement"),
     "release": ("Release",),

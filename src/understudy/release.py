@@ -233,7 +233,7 @@ class Release(Summarized):
 
     def with_table(self, path: str | os.PathLike[str]) -> "Release":
         """The same release, whose certificate also has the checksum of the synthetic table in this file."""
-        return dataclasses.replace(self, tables=((Path(path).name, _digest_of(path)),), checkpoint=None)
+        return dataclasses.replace(self, tables=((Path(path).name, digest_of(path)),), checkpoint=None)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Release":
@@ -273,10 +273,10 @@ def sample_record(
         "understudy_version": __version__,
         "dataset": statement.facts.name,
         "date": datetime.date.today().isoformat(),
-        "table": {"file": Path(path).name, "sha256": _digest_of(path), "rows": num_rows, "where": where},
+        "table": {"file": Path(path).name, "sha256": digest_of(path), "rows": num_rows, "where": where},
         "release": {
             "folder": Path(os.path.realpath(folder)).name,
-            "sha256": _digest_of(Path(folder) / "release.json"),
+            "sha256": digest_of(Path(folder) / "release.json"),
             "date": statement.facts.date,
             "method": statement.method,
         },
@@ -292,7 +292,8 @@ def guarantee_figures(statement: Statement) -> list[object]:
     return [statement.method, epsilon, statement.delta, statement.seeded, facts.unit, facts.graph_unit]
 
 
-def _digest_of(path: str | os.PathLike[str]) -> str:
+def digest_of(path: str | os.PathLike[str]) -> str:
+    """The SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

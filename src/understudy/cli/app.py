@@ -28,6 +28,7 @@ from understudy.cli.graph import (
     synth_graph,
 )
 from understudy.cli.labels import IdPrefix, NoSidecar
+from understudy.cli.mock import mock
 from understudy.cli.options import (
     Accuracy,
     Bins,
@@ -226,6 +227,7 @@ def fit(
     write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
 
 
+app.command()(mock)
 app.command()(split)
 
 

@@ -17,6 +17,7 @@ from understudy.schema.conditions import filter_where as filter_where
 from understudy.schema.conditions import where_columns as where_columns
 from understudy.schema.syntax import Constant as Constant
 from understudy.tables.cast import conform as conform
+from understudy.tables.cast import declared_schema as declared_schema
 from understudy.tables.drafting import conform_stream as conform_stream
 from understudy.tables.drafting import draft_table as draft_table
 from understudy.tables.drafting import stream_draft as stream_draft

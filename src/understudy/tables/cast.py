@@ -91,6 +91,12 @@ def output_schema(own: pa.Schema, conformed: pa.Schema, schema: Schema, *, keep_
     return pa.schema(fields, own.metadata)
 
 
+def declared_schema(schema: Schema) -> pa.Schema:
+    """The types and styles of a synthetic table with this declared schema, whatever the source."""
+    own = pa.schema([pa.field(column.name, pa.string()) for column in schema.columns if not column.drop])
+    return output_schema(own, conform(own.empty_table(), schema).schema, schema)
+
+
 def _output_type(own: pa.Field, read: pa.Field, column: Column, *, drafted: bool) -> pa.DataType:
     arrow_type = _value_type(own.type)
     if is_untyped(own) or pa.types.is_null(arrow_type) or flat_type(own.type) is None:
