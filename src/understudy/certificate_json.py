@@ -116,7 +116,7 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
             "declared": list(facts.declared),
             **({"selections_only": True} if facts.selections_only else {}),
         },
-        **({} if facts.book is None else {"book": _book_to_json(facts.book)}),
+        **({} if facts.book is None else {"book": book_to_json(facts.book)}),
         "estimated": list(facts.estimated),
         **({"accuracy": list(statement.accuracy)} if statement.accuracy else {}),
         "queries": [_query_to_json(query, statement) for query in statement.queries],
@@ -126,7 +126,7 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
     }
 
 
-def _book_to_json(entry: BookEntry) -> dict[str, object]:
+def book_to_json(entry: BookEntry) -> dict[str, object]:
     return {"dataset": entry.dataset, "entry": entry.number, "hash": entry.digest}
 
 

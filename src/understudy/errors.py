@@ -119,6 +119,10 @@ class BudgetExceeded(UnderstudyError):
         """What is left of the budget: an epsilon, or a rho where the budget is one of zCDP."""
 
 
+class BookExceeded(BudgetExceeded):
+    """The same for a budget book: a run that fits its own budget may not fit what other releases have left."""
+
+
 class BookError(UnderstudyError):
     """A budget book cannot be read, was edited, is in use, or belongs to another data set or privacy unit.
 

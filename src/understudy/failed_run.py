@@ -18,7 +18,7 @@ from understudy import certificate, certificate_page
 from understudy.certificate import round_up
 from understudy.errors import (
     BookError,
-    BudgetExceeded,
+    BookExceeded,
     CheckpointError,
     ClusterError,
     TableError,
@@ -119,7 +119,7 @@ def read_record(folder: str | os.PathLike[str]) -> Statement | None:
 
 def _failure(error: Exception) -> str:
     """What failed, without any size, count or value: messages of other libraries may quote one."""
-    if isinstance(error, TrainingError | ClusterError | BookError | BudgetExceeded):
+    if isinstance(error, TrainingError | ClusterError | BookError | BookExceeded):
         return str(error)
     if isinstance(error, TableError):  # it was read once before the first charge
         return "The table could not be read again: it changed, or its source is gone. Run again on an unchanging copy."

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -9,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from understudy.book.book import SHOWN
 from understudy.book.entries import History, Kind, Outcome, Row, canonical, digest_of
 from understudy.errors import BookError, BudgetExceeded, ConfigError
 from understudy.privacy.release_costs import Cost
+from understudy.run import atomic
 
 FACTS = {"plan": "0" * 64, "method": "mst", "epsilon": 1.0, "delta": 1e-6, "by": "ann"}
 
@@ -69,6 +72,21 @@ def test_a_book_is_never_replaced(book: BudgetBook) -> None:
     assert BudgetBook.open(book.path).terms.epsilon == 3
 
 
+@pytest.mark.parametrize("can_link", [True, False])
+def test_of_two_that_create_a_book_at_once_one_wins(
+    book: BudgetBook, monkeypatch: pytest.MonkeyPatch, can_link: bool
+) -> None:
+    """The second has looked for the file before the first has written it."""
+    monkeypatch.setattr(atomic, "require_free", lambda path, *, force: None)
+    if not can_link:  # as on some network file systems
+        monkeypatch.setattr(os, "link", lambda source, target: os.close(os.open("/dev/null/no", 0)))
+    with pytest.raises(BookError, match=r"exists\. Choose another name, or open this one"):
+        BudgetBook.create(book.path, epsilon=9, delta=1e-5)
+    assert BudgetBook.open(book.path).terms.epsilon == 3
+    assert BudgetBook.create(book.path.with_name("b.book"), epsilon=9, delta=1e-5).terms.epsilon == 9
+    assert sorted(os.listdir(book.path.parent)) == ["b.book", "people.book"]
+
+
 def test_what_does_not_fit_is_refused_and_not_written(book: BudgetBook) -> None:
     third = part(book, 3)
     for _ in range(3):
@@ -100,9 +118,9 @@ def test_settling_frees_the_difference(book: BudgetBook) -> None:
 
 def test_no_run_settles_for_more_than_it_reserved(book: BudgetBook) -> None:
     first = book.reserve(part(book, 4), FACTS)
-    with pytest.raises(BookError):
+    with pytest.raises(BookError, match="cannot be settled at more than it reserved"):
         book.settle(first.number, part(book, 2), Outcome.RELEASED, None)
-    with pytest.raises(BookError):  # nor for nothing
+    with pytest.raises(BookError, match="or at nothing"):
         book.settle(first.number, Cost(), Outcome.RELEASED, None)
     assert BudgetBook.open(book.path).total == part(book, 4)
 
@@ -124,10 +142,15 @@ def test_a_withdrawn_run_costs_nothing_and_cannot_be_settled(book: BudgetBook) -
 def test_a_released_run_cannot_be_settled_again(book: BudgetBook) -> None:
     first = book.reserve(part(book, 2), FACTS)
     book.settle(first.number, part(book, 2), Outcome.RELEASED, None)
-    with pytest.raises(BookError):
-        book.settle(first.number, part(book, 8), Outcome.RELEASED, None)
-    with pytest.raises(BookError):
-        book.withdraw(book.reservation(first.number))
+    for act in (
+        lambda: book.settle(first.number, part(book, 8), Outcome.RELEASED, None),
+        lambda: book.withdraw(book.reservation(first.number)),
+        lambda: book.extend(first.number, part(book, 1)),
+    ):
+        with pytest.raises(BookError, match=r"Entry 2 of .* is settled already: its run was released"):
+            act()
+    with pytest.raises(BookError, match=r"Entry 1 of .* is not a reservation"):
+        book.settle(1, part(book, 8), Outcome.RELEASED, None)
 
 
 def test_an_extension_counts_once_and_is_refused_beyond_the_limit(book: BudgetBook) -> None:
@@ -227,6 +250,39 @@ def test_a_killed_process_leaves_its_reservation_and_no_half_entry(book: BudgetB
     assert [each.outcome for each in found.reservations] == [Outcome.OPEN]
     assert found.total == Cost(found.limit.amount // 2, 0)
     found.reserve(part(book, 4), FACTS)
+
+
+WORK = """
+import sys
+from understudy.book import BudgetBook
+from understudy.book.entries import Outcome
+from understudy.privacy.release_costs import Cost
+book = BudgetBook.open(sys.argv[1])
+print("ready", flush=True)
+while True:
+    reserved = book.reserve(Cost(1000, 0), {"plan": "0" * 64})
+    print(reserved.number, flush=True)
+    book.extend(reserved.number, Cost(2000, 0))
+    book.settle(reserved.number, Cost(1500, 0), Outcome.RELEASED, None)
+    book.withdraw(book.reserve(Cost(1000, 0), {"plan": "0" * 64}))
+"""
+
+
+def test_killed_200_times_a_book_keeps_every_entry_that_was_reported(book: BudgetBook) -> None:
+    """At random points of a reservation, an extension, a settlement or a withdrawal."""
+    generator, reported = random.Random(0), set()
+    for _ in range(200):
+        with subprocess.Popen([sys.executable, "-c", WORK, str(book.path)], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(generator.random() * 0.1)
+            process.send_signal(signal.SIGKILL)
+            reported |= {int(line) for line in process.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")}
+        found = BudgetBook.open(book.path)
+        assert reported <= {each.number for each in found.reservations}
+        assert found.total == sum((each.counted for each in found.reservations), Cost())
+        assert found.total.fits(found.limit)
+    assert len(reported) > 200
 
 
 # -------------------------------------------------------------------------------------------------------------- editing
@@ -447,10 +503,7 @@ def test_it_shows_itself_and_its_runs(book: BudgetBook) -> None:
     assert "25%" in text
     assert book.to_json()["runs"] == [
         {
-            **{
-                key: FACTS.get(key)
-                for key in SHOWN[1:]
-            },
+            **{key: FACTS.get(key) for key in SHOWN[1:]},
             "time": book.reservations[0].facts["time"],
             "entry": 2,
             "state": "open",

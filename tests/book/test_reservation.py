@@ -416,6 +416,23 @@ def test_a_certificate_that_was_changed_is_found(book: BudgetBook, tmp_path: Pat
     assert "was changed after entry 2 was settled" in fault
 
 
+def test_a_certificate_that_has_lost_its_entry_is_found_unless_it_was_changed_too(
+    book: BudgetBook, tmp_path: Path
+) -> None:
+    fit(book).save(tmp_path / "first")
+    path = tmp_path / "first" / "certificate.json"
+    content = json.loads(path.read_text())
+    del content["book"]
+    path.write_text(json.dumps(content))
+    (fault,), _ = verify_certificates(book, tmp_path)
+    assert "is the certificate of entry 2, which was removed from it" in fault
+    path.write_text(json.dumps({**content, "date": "1999-01-01"}))
+    faults, notes = verify_certificates(book, tmp_path)
+    assert faults == []  # what remains: a release without a book, and an entry without a release
+    assert any("its cost is in no book" in note for note in notes)
+    assert any("entry 2 (released) has no certificate" in note for note in notes)
+
+
 def test_a_steward_is_shown_what_certificates_do_not_cover(book: BudgetBook, tmp_path: Path) -> None:
     fit(book, policy=Policy(require_disclosure=True)).save(tmp_path / "first")
     us.fit(TABLE, "independent", GUARANTEE, schema=SCHEMA).save(tmp_path / "second")

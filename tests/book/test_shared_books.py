@@ -21,7 +21,7 @@ from understudy.book.certificates import verify_certificates
 from understudy.book.entries import Outcome
 from understudy.cli.options import refuse_book
 from understudy.cli.output import show_book
-from understudy.errors import BookError, ConfigError, SchemaError
+from understudy.errors import BookError, BookExceeded, ConfigError, SchemaError
 from understudy.failed_run import SpentError
 from understudy.privacy.ledger import Ledger
 from understudy.privacy.release_costs import Cost
@@ -101,6 +101,21 @@ def test_a_run_that_a_copied_checkpoint_continues_is_not_withdrawn(
     fit(book, checkpoint=tmp_path / "b.checkpoint", resume=True)
     assert [each.outcome for each in book.reservations] == [Outcome.RELEASED]
     assert book.total.amount > 0
+
+
+def test_a_run_does_not_continue_the_reservation_of_another(book: BudgetBook, tmp_path: Path) -> None:
+    """Whose note somebody has copied into its checkpoint."""
+    place = tmp_path / "run.checkpoint"
+    with pytest.raises(Killed):
+        fit(book, checkpoint=place, progress=kill_at(0.3))
+    (own,) = BudgetBook.open(book.path).reservations
+    same, other = (book.reserve(own.cost, {"plan": plan}) for plan in (own.facts["plan"], "a" * 64))
+    for reserved, said in ((same, "the budget book differs"), (other, "was reserved for another plan")):
+        note = {"dataset": "people", "number": reserved.number, "digest": reserved.digest}
+        (place / "book.json").write_text(json.dumps(note))
+        with pytest.raises(us.UnderstudyError, match=said):
+            fit(book, checkpoint=place, resume=True)
+    assert [each.outcome for each in BudgetBook.open(book.path).reservations] == [Outcome.OPEN] * 3
 
 
 def test_a_withdrawn_reservation_is_not_extended(book: BudgetBook) -> None:
@@ -203,17 +218,25 @@ def test_an_entry_has_the_policy_of_its_run(book: BudgetBook) -> None:
     assert second is None
 
 
-def test_a_run_that_the_book_stops_says_so(book: BudgetBook, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [BookError("people.book is in use by another process."), BookExceeded("This run needs 9% of people.book.")],
+    ids=["in use", "used up"],
+)
+def test_a_run_that_the_book_stops_says_so(
+    book: BudgetBook, monkeypatch: pytest.MonkeyPatch, error: us.UnderstudyError
+) -> None:
     """After its first query, such as an estimate of categories."""
     reserve = Ledger.reserve
 
-    def locked_later(self: Ledger, queries: Any) -> None:
+    def refused_later(self: Ledger, queries: Any) -> None:
         if self.queries:
-            raise BookError("people.book is in use by another process.")
+            raise error
         reserve(self, queries)
 
-    monkeypatch.setattr(Ledger, "reserve", locked_later)
+    monkeypatch.setattr(Ledger, "reserve", refused_later)
     schema = {"table": {"rows": 100}, "columns": {"member": {"kind": "categorical"}}}
-    with pytest.raises(SpentError, match="in use by another process"):
-        us.fit(TABLE, "mst", epsilon=1, schema=schema, book=book)
+    with pytest.raises(SpentError) as stopped:
+        us.fit(TABLE, "independent", epsilon=1, schema=schema, book=book)
+    assert str(stopped.value).startswith(f"{error} Nothing was released, but epsilon")
     assert [each.outcome for each in book.reservations] == [Outcome.FAILED]

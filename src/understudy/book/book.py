@@ -24,7 +24,7 @@ from understudy.book.entries import (
 )
 from understudy.book.policy import Policy, as_policy
 from understudy.book.storage import FORMAT_VERSION, BookFile, create_file, time_now
-from understudy.errors import BookError, BudgetExceeded, ConfigError
+from understudy.errors import BookError, BookExceeded, ConfigError
 from understudy.privacy.release_costs import Cost, ReleaseFilter
 from understudy.privacy.statement import round_up
 from understudy.summary import Summarized, Summary
@@ -370,7 +370,7 @@ class BudgetBook(Summarized):
     def _require_room(self, more: Cost, whole: Cost) -> None:
         left = self._history.left
         if not more.fits(left):
-            raise BudgetExceeded(
+            raise BookExceeded(
                 f"This run needs {percent(whole, self.limit)} of the budget book {self.path.name}, which has "
                 f"{self.fraction_left:.2%} left.",
                 needed=whole.fraction_of(self.limit),

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from understudy import certificate
 from understudy.book.book import BudgetBook
-from understudy.book.entries import Outcome
+from understudy.book.entries import Outcome, approval_in
 from understudy.book.reservation import certificate_digest
+from understudy.certificate_json import book_to_json
 from understudy.errors import BookError, UnderstudyError
 from understudy.privacy.ledger import Guarantee
 from understudy.privacy.release_costs import Cost
+from understudy.privacy.statement import BookEntry
 
 CERTIFICATE, DISCLOSURE = "certificate.json", "understudy-disclosure"
 SLACK = 10**9
@@ -28,7 +30,8 @@ def verify_certificates(book: BudgetBook, folder: str | os.PathLike[str]) -> tup
 
     Formal guarantee: if a certificate that names this data set has a reservation that the given book does not have, or
     one that covers less than the queries of the certificate, or was changed after its run was settled, there is a
-    contradiction.
+    contradiction. So is one from which nothing but its entry was removed. If it was changed as well, it looks like one
+    of a run without a book, and only the entry of its run has no certificate.
     """
     place = Path(folder)
     if not place.is_dir():
@@ -40,7 +43,10 @@ def verify_certificates(book: BudgetBook, folder: str | os.PathLike[str]) -> tup
         if content.get("format") != "understudy-certificate":
             notes.append(f"{path} is not a certificate that can be read.")
         elif not isinstance(entry, Mapping):
-            notes.append(f"{path} is from a run without a budget book: its cost is in no book.")
+            if (number := _removed_entry(book, content)) is None:
+                notes.append(f"{path} is from a run without a budget book: its cost is in no book.")
+            else:
+                faults.append(f"{path} is the certificate of entry {number}, which was removed from it.")
         elif entry.get("dataset") != book.dataset:
             notes.append(f"{path} belongs to the budget book of {entry.get('dataset')!r}.")
         elif (fault := _contradiction(book, content, entry)) is not None:
@@ -49,6 +55,26 @@ def verify_certificates(book: BudgetBook, folder: str | os.PathLike[str]) -> tup
             seen.add(entry["entry"])
     notes.extend(_missing(book, place, seen))
     return faults, notes
+
+
+def approval_notes(book: BudgetBook) -> Iterator[str]:
+    """Approvals that one account may have given to itself: names and accounts are records, not proof."""
+    for each in (*book.reservations, *book.policies):
+        approval = approval_in(each.facts)
+        if approval is not None and approval.account == each.facts.get("by"):
+            yield (
+                f"The approval of entry {each.number} by {approval.by} was recorded from the account that used it "
+                f"({approval.account})."
+            )
+
+
+def _removed_entry(book: BudgetBook, content: Mapping) -> int | None:
+    """The entry of a certificate that has lost it; None: it is not one of this book."""
+    for each in book.reservations:
+        entry = BookEntry(book.dataset, each.number, each.digest)
+        if each.certificate == certificate_digest({**content, "book": book_to_json(entry)}):
+            return each.number
+    return None
 
 
 def _contradiction(book: BudgetBook, content: Mapping, entry: Mapping) -> str | None:

@@ -17,7 +17,7 @@ from understudy.book.policy import Method, Policy, as_policy
 from understudy.book.proposal import ProposedRun, as_book, require_covered, table_run
 from understudy.book.proposal import largest_epsilon as largest_epsilon
 from understudy.book.proposal import propose_run as propose_run
-from understudy.errors import BookError, BudgetExceeded, ConfigError, UnderstudyError, UnderstudyWarning
+from understudy.errors import BookError, BookExceeded, ConfigError, UnderstudyError, UnderstudyWarning
 from understudy.failed_run import SpentError
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Guarantee, Query, Statement
@@ -212,9 +212,9 @@ def _reserve(book: BudgetBook, run: ProposedRun, own: Policy | None) -> Reserved
 
     try:
         return book.reserve(book.terms.cost(run.queries, run.guarantee), facts, check=check_policy)
-    except BudgetExceeded as error:
+    except BookExceeded as error:
         fitting = largest_epsilon(book, run)
         advice = "No run with this method fits any more."
         if fitting is not None:
             advice = f"With the same schema and method, epsilon {fitting:g} at delta {run.guarantee.delta:g} would fit."
-        raise BudgetExceeded(f"{error} {advice} No row was read.", needed=error.needed, left=error.left) from None
+        raise BookExceeded(f"{error} {advice} No row was read.", needed=error.needed, left=error.left) from None

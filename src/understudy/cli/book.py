@@ -89,7 +89,7 @@ def book_show(path: BookPath, json_file: JsonFile = None, force: Force = False) 
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         typer.echo("\n".join(["", *("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)]))
         others = book.num_entries - len(book.reservations)
-        typer.echo(f"\n{others} other entries say what became of these runs, or are approvals and policies.")
+        typer.echo(f"\nThe other {others} entries create the book, end these runs, approve plans or set policies.")
 
 
 @book_app.command("verify")
@@ -105,9 +105,11 @@ def book_verify(
     A book that was edited, cut or rolled back is refused with exit code 2.
     """
     from understudy.book import BudgetBook
-    from understudy.book.certificates import verify_certificates
+    from understudy.book.certificates import approval_notes, verify_certificates
 
     book = BudgetBook.open(path)
+    for note in approval_notes(book):
+        typer.echo(f"Note: {note}", err=True)
     if certificates is None:
         typer.echo(f"{_whole(book)} An older copy of the book would look the same: compare it with --certificates DIR.")
         return
