@@ -14,8 +14,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from understudy.bundle import write_bundle
 from understudy.certificate import public_facts, statement_conditions
 from understudy.errors import ConfigError, SchemaError, TableError
+from understudy.pipeline import synthesizer_of
 from understudy.release import RELEASE_FILES
 from understudy.run.atomic import atomic_write
 from understudy.run.checkpoint import is_unfinished
@@ -24,12 +26,12 @@ from understudy.schema.column import KINDS
 from understudy.studio.forms import Problem, form_of, read_form
 from understudy.studio.jobs import Jobs, State, StudioError, failure_of, log_of, read_json, write_json
 from understudy.studio.plans import Wish, describe_book, describe_plan
-from understudy.synthesizers import AUTO, describe_methods
+from understudy.synthesizers import AUTO, describe_methods, name_of
 from understudy.tables import ReadOptions, draft_table, read_table
 from understudy.tables.location import TABLE_ENDINGS
 
-REPORTS = {"evaluate": "evaluate", "disclose": "disclose"}
-"""The in-house reports, by the command that writes them."""
+REPORTS = {"evaluate": "scores.json", "disclose": "disclosure.json"}
+"""The in-house reports by the command that makes them, with the file that it writes beside its page."""
 PREVIEW_ROWS = 20
 _FORMAT = "understudy-studio"
 
@@ -90,8 +92,8 @@ class Desk:
             "book": None if self.book is None else self.book.name,
             "policy": None if self.policy is None else self.policy.name,
             "kinds": KINDS,
-            "methods": [{"name": AUTO, "line": "The default: chooses marginals adaptively."}]
-            + [{"name": name, "line": line} for name, line in describe_methods()],
+            "methods": [{"name": name, "line": line} for name, line in describe_methods()],
+            "method": name_of(synthesizer_of(AUTO)),
         }
 
     def describe_schema(self) -> dict[str, object]:
@@ -153,7 +155,8 @@ class Desk:
 
     def runs(self) -> list[dict[str, object]]:
         """Every run of this folder, the newest first."""
-        return [self.run(number) for number in sorted(self._numbers(), reverse=True)]
+        numbers = [each for each in self._numbers() if (self._run_folder(each) / "job.json").exists()]
+        return [self.run(number) for number in sorted(numbers, reverse=True)]
 
     def start(self, given: Mapping) -> dict[str, object]:
         """Starts a run with the schema that is kept now; refused while another job runs."""
@@ -187,7 +190,7 @@ class Desk:
         wish = Wish(**job["wish"])
         released = (run / "synthetic.release" / "release.json").exists()
         is_open = is_unfinished(self._checkpoint(run))
-        if released and not is_open:  # killed between the release and the table, which costs nothing to sample
+        if released and not is_open:  # killed after the release was saved: its table costs nothing to sample
             rows = [] if wish.rows is None else ["-n", str(wish.rows)]
             command = ["sample", str(run / "synthetic.release"), "-o", str(self._table(run)), *rows, "--force"]
         else:
@@ -206,8 +209,8 @@ class Desk:
     def discard(self, number: int) -> dict[str, object]:
         """Deletes the checkpoint of an unfinished run, which holds its secret. What it spent stays spent."""
         run = self._require_run(number)
-        if self.jobs.state(run) is State.RUNNING:
-            raise StudioError("This run is going on. Cancel it first.")
+        if self.jobs.state(run) in (State.RUNNING, State.FINISHED):
+            raise StudioError("Only a run that was cancelled, interrupted or failed can be discarded.")
         for place in (self._checkpoint(run), *run.glob("synthetic.holdout.csv*")):
             shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
         return self.run(number)
@@ -228,7 +231,7 @@ class Desk:
             "progress": read_json(run / "progress.json") if state is State.RUNNING else None,
             "message": failure_of(run) if state is State.FAILED else None,
             "notes": [line for line in log_of(run) if line.startswith(("Note", "Warning"))],
-            "resumable": state is not State.RUNNING and self._can_resume(run),
+            "resumable": self._can_resume(run),
             "table": self._table(run).name if state is State.FINISHED else None,
             "reports": {kind: self._report(run, kind) for kind in REPORTS} if state is State.FINISHED else {},
             "holdout": (run / "synthetic.holdout.csv").exists(),
@@ -245,6 +248,10 @@ class Desk:
         """A file of a finished run that the page may offer."""
         table = self._finished(number)
         release = table.parent / "synthetic.release"
+        if name == "bundle.zip":
+            with self._guard:
+                write_bundle(release, table.parent / name, tables=[table], force=True)
+            return table.parent / name
         offered = {table.name: table} | {each: release / each for each in RELEASE_FILES}
         offered |= {f"{kind}.html": table.parent / kind / "report.html" for kind in REPORTS}
         found = offered.get(name)
@@ -263,7 +270,8 @@ class Desk:
         job.mkdir(mode=0o700, exist_ok=True)
         quick = ["--quick"] if kind == "evaluate" and given.get("quick") is True else []
         command = [kind, self.source, str(table), *self._reading_options(), *quick]
-        self.jobs.start(job, [*command, "--report", str(job / "report.html"), "--force"], {})
+        written = ["--report", str(job / "report.html"), "--json", str(job / REPORTS[kind]), "--force"]
+        self.jobs.start(job, [*command, *written], {})
         return self.run(number)
 
     # Places
@@ -304,8 +312,9 @@ class Desk:
         return run / "synthetic.release.checkpoint"
 
     def _can_resume(self, run: Path) -> bool:
-        released = (run / "synthetic.release" / "release.json").exists() and not self._table(run).exists()
-        return is_unfinished(self._checkpoint(run)) or (released and self.jobs.state(run) is not State.RUNNING)
+        if self.jobs.state(run) in (State.RUNNING, State.FINISHED):
+            return False
+        return is_unfinished(self._checkpoint(run)) or (run / "synthetic.release" / "release.json").exists()
 
     def _report(self, run: Path, kind: str) -> dict[str, object] | None:
         job = run / kind
@@ -395,5 +404,5 @@ def _require_room(book: object) -> None:
     if not book["fits"]:
         raise StudioError(
             f"This run needs {book['needed']} of the limit of the budget book, which has {book['left']} left. "
-            + ("No run fits any more." if book["largest"] is None else f"Epsilon {book['largest']:g} would fit.")
+            f"Lower {'epsilon' if book['delta_fits'] else 'delta'} until the plan fits."
         )

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 COOKIE = "understudy_studio"
 PAGE_POLICY = (
@@ -83,10 +84,10 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        answer = self._refusal(scope) if scope["type"] == "http" else PlainTextResponse("Refused.", 403)
+        answer = self._refusal(scope) if scope["type"] == "http" else WebSocketClose()
         await (self._app if answer is None else answer)(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _refusal(self, scope: Scope) -> ASGIApp | None:
         """The response to a request that goes no further; None: it may."""
         headers, reads = Headers(scope=scope), scope["method"] in _READS
         if headers.get("host") != f"127.0.0.1:{self._door.port}":
@@ -109,6 +110,7 @@ class Guard:
         """
         page = (
             '<!doctype html><html lang="en"><meta charset="utf-8"><title>Understudy studio</title>'
+            '<link rel="icon" href="data:,">'
             f'<meta http-equiv="refresh" content="0; url={self._door.path}/">'
         )
         response = HTMLResponse(page)

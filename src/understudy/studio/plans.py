@@ -11,7 +11,7 @@ from typing import NamedTuple
 from understudy.api import make_plan
 from understudy.book import BudgetBook
 from understudy.book.book import percent
-from understudy.book.reservation import largest_epsilon, propose_run
+from understudy.book.proposal import propose_run
 from understudy.certificate import plan_statement, public_facts, round_up, standalone_epsilon, statement_meaning
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.privacy.discovery import Binning
@@ -100,12 +100,12 @@ def _use_of(path: Path, schema: Schema, wish: Wish) -> dict[str, object]:
     try:
         book, run = propose_run(path, schema, read_method(wish.method), wish.guarantee, Binning())
         cost = book.terms.cost(run.queries, run.guarantee)
-        fits = cost.fits(book.limit - book.total)
+        room = book.limit - book.total
         return {
             "needed": percent(cost, book.limit),
             "left": f"{book.fraction_left:.2%}",
-            "fits": fits,
-            "largest": None if fits else largest_epsilon(book, run),
+            "fits": cost.fits(room),
+            "delta_fits": cost.delta <= room.delta,
             "hash": run.plan_hash(book),
         }
     except UnderstudyError as error:

@@ -2,13 +2,11 @@
 
 import errno
 import importlib.resources
-import io
 import json
 import os
 import socket
 import threading
 import webbrowser
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from understudy.errors import ConfigError, UnderstudyError
-from understudy.release import RELEASE_FILES
 from understudy.run.atomic import atomic_write
 from understudy.studio.desk import REPORTS, Desk
 from understudy.studio.guard import CERTIFICATE_POLICY, REPORT_POLICY, Door, Guard
@@ -49,7 +46,7 @@ def make_app(desk: Desk, door: Door) -> ASGIApp:
     def number(request: Request) -> int:
         return request.path_params["number"]
 
-    def send_file(request: Request) -> Response:
+    def send_file(request: Request) -> Response:  # not a coroutine: in a thread too
         return _file_response(desk, number(request), request.path_params["name"])
 
     api = [
@@ -111,9 +108,6 @@ async def _read_json(request: Request) -> Mapping:
 
 def _file_response(desk: Desk, number: int, name: str) -> Response:
     """A file of a run: pages to look at, each in its own sandbox, and everything else to download."""
-    if name == "release.zip":
-        content = _zip(desk, number)
-        return Response(content, media_type="application/zip", headers=_attachment(f"release-{number}.zip"))
     content = desk.file(number, name).read_bytes()
     policies = {"certificate.html": CERTIFICATE_POLICY} | {f"{kind}.html": REPORT_POLICY for kind in REPORTS}
     if name in policies:
@@ -124,15 +118,6 @@ def _file_response(desk: Desk, number: int, name: str) -> Response:
 
 def _attachment(name: str) -> dict[str, str]:
     return {"content-disposition": f'attachment; filename="{name}"'}
-
-
-def _zip(desk: Desk, number: int) -> bytes:
-    """The release folder as one file."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in RELEASE_FILES:
-            archive.write(desk.file(number, name), f"release/{name}")
-    return packed.getvalue()
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

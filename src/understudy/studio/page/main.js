@@ -1,6 +1,6 @@
 // The page: steps, the budget book, and the state that all steps share.
 
-import { $, ask, changed, onChange, say, show, studio } from "./page.js";
+import { $, ask, changed, make, onChange, say, show, studio, table } from "./page.js";
 import { openPlan } from "./plan.js";
 import { openResults } from "./results.js";
 import { openRuns } from "./run.js";
@@ -33,6 +33,9 @@ async function showBook() {
     studio.book = book;
     $("book-left").textContent = `${book.left} left`;
     $("book-meter").value = book.fraction_left;
+    $("book-body").hidden = false;
+    $("book-used").textContent = `Limit: ${book.facts.limit}. Used: ${book.facts.used}. Privacy unit: ${book.facts["privacy unit"]}.`;
+    $("entries").replaceChildren(book.rows.length ? table(book.head, book.rows) : make("p", {}, "There are none yet."));
     show($("book-facts"), `${book.facts.limit}. ${book.rows.length === 1 ? "1 entry" : `${book.rows.length} entries`}.`);
   } catch (error) {
     $("book-left").textContent = error.message;

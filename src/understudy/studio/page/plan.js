@@ -43,7 +43,7 @@ function restore() {
   $("epsilon").value = kept.epsilon ?? "1";
   $("delta").value = kept.delta ?? "";
   $("settings").value = kept.settings ?? "";
-  $("method").value = kept.name ?? "auto";
+  $("method").value = kept.name ?? studio.about.method;
   $("epsilon-slider").value = Math.log10(Number($("epsilon").value) || 1);
   describeSlider();
 }
@@ -141,6 +141,6 @@ function bookUse(book) {
   if (book.refused) return make("p", { class: "note-box bad" }, `Budget book: ${book.refused}`);
   const use = `Budget book: this run needs ${book.needed} of the limit; ${book.left} is left.`;
   if (book.fits) return make("p", { class: "note-box" }, use);
-  const advice = book.largest === null ? "No run with this method fits any more." : `Epsilon ${book.largest} would fit.`;
-  return make("p", { class: "note-box bad" }, `${use} It does not fit. ${advice}`);
+  const lower = book.delta_fits ? "epsilon" : "delta";
+  return make("p", { class: "note-box bad" }, `${use} It does not fit: lower ${lower}.`);
 }

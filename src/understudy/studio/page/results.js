@@ -46,9 +46,9 @@ async function showRun(number) {
   const file = (name) => `api/runs/${number}/files/${name}`;
   $("certificate").src = file("certificate.html");
   const downloads = [[run.table, "Synthetic table", run.table], ["certificate.html", "Certificate", "certificate.html"],
-    ["certificate.json", "Certificate for machines", "certificate.json"], ["release.zip", "Release folder", "release.zip"]];
+    ["certificate.json", "Certificate for machines", "certificate.json"], ["bundle.zip", "Evidence bundle", `bundle-${number}.zip`]];
   $("downloads").replaceChildren(...downloads.map(([name, text, of]) => make("li", {},
-    make("a", { class: "button", href: file(name), download: name === "release.zip" ? `release-${number}.zip` : of }, text))));
+    make("a", { class: "button", href: file(name), download: of }, text))));
   $("command").textContent = run.command;
   $("messages").hidden = !run.notes.length;
   $("notes").replaceChildren(...run.notes.map((note) => make("li", {}, note)));

@@ -85,6 +85,9 @@ function select(attributes, options, value) {
 
 const errorOf = (id) => make("p", { class: "error", id: `${id}-error`, role: "alert", hidden: true });
 
+/** A label whose end, which the heading of the column shows already, is for screen readers. */
+const labelOf = (id, text, end) => make("label", { for: id }, text, make("span", { class: "hidden" }, end));
+
 /** One column: the fields that its kind has, and a function that reads them. */
 function columnRow(column, at) {
   const id = (key) => `column-${at}-${key}`;
@@ -112,7 +115,7 @@ function columnRow(column, at) {
   showKind();
   const element = make("fieldset", { class: "column", id: `column-${at}` },
     make("legend", {}, column.name),
-    make("div", { class: "field kind-field" }, make("label", { for: id("kind") }, "Kind"), kind, errorOf(id("kind"))),
+    make("div", { class: "field kind-field" }, labelOf(id("kind"), "Kind", ` of ${column.name}`), kind, errorOf(id("kind"))),
     body, checks, errorOf(`column-${at}`));
   const keep = (only) => Object.fromEntries(Object.entries(rest).filter(([key]) => only(key)));
   return {
@@ -165,7 +168,7 @@ function boundFields(column, kind, id) {
     const input = make("input", { type: "text", id: id(`bound-${at}`), autocomplete: "off", placeholder: `like ${like[at]}`,
       "aria-describedby": `${id("bounds")}-error` });
     input.value = value[at];
-    return make("div", { class: "field" }, make("label", { for: id(`bound-${at}`) }, `${text} of ${column.name}`), input);
+    return make("div", { class: "field" }, labelOf(id(`bound-${at}`), text, ` of ${column.name}`), input);
   };
   const element = make("div", { class: "pair" }, bound(0, "Lower bound"), bound(1, "Upper bound"), errorOf(id("bounds")));
   const inputs = () => [...element.querySelectorAll("input")].map((input) => input.value.trim());
@@ -188,9 +191,9 @@ function categoryFields(column, id) {
     "aria-describedby": `${id("unknown")}-error` });
   unknown.value = column.unknown ?? "";
   const element = make("div", { class: "categories" },
-    make("div", { class: "field" }, make("label", { for: id("categories") }, `Categories of ${column.name}, one per line`), text,
+    make("div", { class: "field" }, labelOf(id("categories"), "Categories, one per line", `: ${column.name}`), text,
       errorOf(id("categories"))),
-    make("div", { class: "field" }, make("label", { for: id("unknown") }, `Undeclared values of ${column.name} become`), unknown,
+    make("div", { class: "field" }, labelOf(id("unknown"), "Undeclared values become", `: ${column.name}`), unknown,
       errorOf(id("unknown")), make("div", { class: "checks" }, closedLabel, ordinalLabel, numbersLabel)));
   const rest = () => ({
     ...(unknown.value.trim() ? { unknown: unknown.value.trim() } : {}),
