@@ -23,6 +23,7 @@ from understudy.training.trajectory import Trajectory
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.papers import rows
 from benchmarks.papers.pgb import census1940, census2010, core, gaussians, populations, rejection, summary, titanic
 
 needs_tables = pytest.mark.skipif(not os.environ.get("UNDERSTUDY_DATA"), reason="no folder of public tables")
@@ -134,6 +135,19 @@ def test_exact_rejection_keeps_what_boosting_won_and_the_published_acceptance_lo
         assert tv["PGB"] < 0.7 * tv["pool"]
         assert abs(tv["PGB x odds"] - tv["PGB"]) < 0.02
         assert min(tv["PGB, accepted"], tv["PGB+DRS"]) > 2 * tv["PGB"]
+
+
+@pytest.mark.parametrize("charged", [True, False])
+def test_the_page_says_whether_selections_on_images_were_charged(
+    charged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = {"kind": "epsilon 10", **{name: {"score": 7.0} for name in summary.OUTPUTS}}
+    ledger = {"epsilon, with picks": 9.99} if charged else {"not charged": "there was no accountant here"}
+    (tmp_path / "pgb_mnist.jsonl").write_text(json.dumps(line | ledger) + "\n")
+    monkeypatch.setattr(rows, "RESULTS", tmp_path)
+    row = next(row for row in summary.short_rows() if row.id == "P4")
+    assert ("not charged" in row.what) == (not charged)
+    assert bool(row.sound) == charged != bool(row.as_published)
 
 
 def test_every_part_has_a_row_on_the_page() -> None:

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import understudy as us
+from benchmarks.papers.command import run_script
 from benchmarks.papers.workers import Failure, Workers, use_one_core
 from understudy.evaluation.table import Layout
 
@@ -308,6 +309,16 @@ def main(
     pictures: Callable[[Sequence[Line]], None] | None = None,
 ) -> None:
     """Runs the cells of a profile that have no line yet, and with --write makes the page."""
+    run_script(lambda: _run(experiment, about, cells, page, pictures))
+
+
+def _run(
+    experiment: Experiment,
+    about: str,
+    cells: Mapping[str, Sequence[Cell]],
+    page: Callable[[Sequence[Line]], str],
+    pictures: Callable[[Sequence[Line]], None] | None,
+) -> None:
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -329,19 +340,17 @@ def main(
     lines = _gather(file, [part / f"{experiment.name}.jsonl" for part in found.gather or ()])
     done = {line["key"] for line in lines}
     wanted = [] if found.page else [cell for cell in cells[found.profile] if _is_wanted(cell, found, done)]
+    for name, seed in {cell.table: cell.seed for cell in wanted}.items():
+        experiment.load(name, seed)  # a missing table ends the run here, not in every process
     options = {name: getattr(found, name) for name in ("trainers", "workers", "limit_seconds", "block")}
-    try:
-        for line in run_cells(experiment, wanted, **options, tables=found.unscored):
-            result = line.get("error") or line["scores"]
-            print(line["method"], line["table"], line["epsilon"], line["seed"], result, flush=True)
-            lines.append(line)
-            if file is not None and "error" not in line:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                with file.open("a") as out:
-                    out.write(json.dumps(line) + "\n")
-    except KeyboardInterrupt:
-        print(f"Interrupted: {len(lines) - len(done)} cells were finished.", file=sys.stderr)
-        sys.exit(130)
+    for line in run_cells(experiment, wanted, **options, tables=found.unscored):
+        result = line.get("error") or line["scores"]
+        print(line["method"], line["table"], line["epsilon"], line["seed"], result, flush=True)
+        lines.append(line)
+        if file is not None and "error" not in line:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("a") as out:
+                out.write(json.dumps(line) + "\n")
     if found.folder or not lines:
         return
     text = page([line for line in lines if "error" not in line])

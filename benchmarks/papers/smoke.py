@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 PAPERS = ROOT / "benchmarks" / "papers"
 NEED_DATA = {"autogan/adult.py", "autogan/binary.py", "quail/tables.py"} | {
-    f"pgb/{name}.py" for name in ("census1940", "census2010", "mnist", "titanic")
+    f"pgb/{name}.py" for name in ("census1940", "census2010", "mnist", "populations", "titanic")
 }
 
 

@@ -76,3 +76,26 @@ def test_finished_cells_are_not_run_again(
     experiment.main(EXPERIMENT, "", {"paper": CELLS}, lambda lines: "page")
     assert len(capsys.readouterr().out.splitlines()) == 1  # the third cell alone
     assert {json.loads(line)["seed"] for line in file.read_text().splitlines()} == {0, 1}
+
+
+def test_a_missing_table_ends_a_script_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from benchmarks.papers.autogan import adult
+    from benchmarks.papers.command import require_tables, run_script
+
+    monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["adult.py", "--trainers", "1"])
+    adult.load.cache_clear()
+    scripts = (
+        lambda: experiment.main(adult.EXPERIMENT, "", adult.CELLS, adult.page),
+        lambda: run_script(lambda: require_tables(["titanic", "mnist"])),
+    )
+    for script in scripts:
+        with pytest.raises(SystemExit) as ended:
+            script()
+        assert ended.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("adult.py: ")
+        assert "understudy benchmark fetch" in line
+    adult.load.cache_clear()

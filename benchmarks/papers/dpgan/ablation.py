@@ -28,6 +28,7 @@ from scipy import stats  # noqa: E402
 
 import understudy as us  # noqa: E402
 from benchmarks.papers import experiment  # noqa: E402
+from benchmarks.papers.command import run_script  # noqa: E402
 from understudy.benchmark.reference import Reference  # noqa: E402
 from understudy.benchmark.scoring import score_table  # noqa: E402
 from understudy.benchmark.tables import load_table  # noqa: E402
@@ -349,4 +350,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -15,6 +15,7 @@ import numpy as np  # noqa: E402
 
 import understudy as us  # noqa: E402
 from benchmarks.papers import experiment  # noqa: E402
+from benchmarks.papers.command import run_script  # noqa: E402
 from benchmarks.papers.dpgan import ablation  # noqa: E402
 
 NAME = "dpgan_groups"
@@ -139,4 +140,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -19,6 +19,7 @@ import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 
 import understudy as us  # noqa: E402
+from benchmarks.papers.command import run_script  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
 from understudy.benchmark.sources import read_source  # noqa: E402
 from understudy.benchmark.tables import declared_schema  # noqa: E402
@@ -138,4 +139,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -24,6 +24,7 @@ import pyarrow as pa
 from jaxtyping import PRNGKeyArray
 
 import understudy as us
+from benchmarks.papers.command import require_tables
 from understudy.models.pool import Pool
 from understudy.privacy.ledger import Budget, Plan
 from understudy.schema import Domain
@@ -259,11 +260,10 @@ def run(
 ) -> None:
     """The command line of an experiment on one table. Results are written after every repetition.
 
-    Without one of `tables` it says what is missing and runs nothing.
+    Without one of `tables` it runs nothing.
     """
     found, profile = arguments(about, profiles)
-    if not has_tables(tables):
-        return
+    require_tables(tables)
     if found.part:
         for seed in found.only or range(profile.seeds):
 
@@ -292,16 +292,6 @@ def run(
             write(f"pgb_{module}", text, results)
             wrote(results)
     print(text)
-
-
-def has_tables(names: Sequence[str]) -> bool:
-    """Whether the public tables are there; says so if not."""
-    from understudy.benchmark.tables import missing_source
-
-    missing = [why for name in names if (why := missing_source(name))]
-    for why in missing:
-        print(f"Skipped. {why}")
-    return not missing
 
 
 def write(name: str, page: str, results: Sequence[Mapping[str, Any]]) -> None:

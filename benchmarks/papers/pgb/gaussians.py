@@ -21,6 +21,7 @@ import numpy as np  # noqa: E402
 
 import understudy as us  # noqa: E402
 from benchmarks import gaussians25  # noqa: E402
+from benchmarks.papers.command import run_script  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
 from benchmarks.papers.published import PGB_GAUSSIANS  # noqa: E402
 from understudy.benchmark.tables import load_table  # noqa: E402
@@ -172,4 +173,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -33,6 +33,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jaxtyping import Array, Float, PRNGKeyArray  # noqa: E402
 
+from benchmarks.papers.command import require_tables, run_script  # noqa: E402
 from benchmarks.papers.pgb.mnist_budget import (  # noqa: E402
     PROFILES,
     Profile,
@@ -50,14 +51,12 @@ from benchmarks.papers.pgb.mnist_networks import (  # noqa: E402
     Generator,
     codes_of,
     features_of,
-    has_images,
     inception_score,
     predictions,
     real_images,
     trained_classifier,
 )
 from benchmarks.papers.pgb.mnist_page import OUTPUTS, finished, page, write  # noqa: E402
-from understudy.benchmark.tables import missing_source  # noqa: E402
 from understudy.models.pool import draw_indices  # noqa: E402
 from understudy.privacy.dpsgd import ChargedSteps  # noqa: E402
 from understudy.synthesizers.boosted.game import (  # noqa: E402
@@ -340,9 +339,7 @@ def main() -> None:
     if found.calibrate:
         print(calibration(profile, profile.images or 60_000))
         return
-    if not has_images():
-        print(f"Skipped. {missing_source('mnist')}")
-        return
+    require_tables(["mnist"])
     codes, digits, test_codes, test_digits = real_images(profile.images)
     size = profile.classifier_channels, profile.classifier_epochs
     predict = predictions(trained_classifier(codes, digits, *size, seed=0))
@@ -384,7 +381,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_script(main)

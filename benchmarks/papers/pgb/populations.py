@@ -31,6 +31,7 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 import understudy as us  # noqa: E402
+from benchmarks.papers.command import require_tables, run_script  # noqa: E402
 from benchmarks.papers.pgb import census1940, census2010, core, gaussians, titanic  # noqa: E402
 from benchmarks.papers.published import (  # noqa: E402
     PGB_CENSUS1940,
@@ -403,8 +404,7 @@ def main() -> None:
     if found.seeds:
         chosen = [dataclasses.replace(part, seeds=found.seeds) for part in chosen]
     sources = {"titanic": "titanic", "census1940": "census1940_ca", "census2010": "acs_income_2018"}
-    if not core.has_tables(sorted({sources[part.table] for part in chosen if part.table in sources})):
-        return
+    require_tables(sorted({sources[part.table] for part in chosen if part.table in sources}))
     folder = found.folder or core.RESULTS
     if found.only is not None:
         for part in chosen:
@@ -417,7 +417,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_script(main)

@@ -22,6 +22,7 @@ sys.path[:0] = [str(Path(__file__).parents[3]), str(Path(__file__).parents[3] / 
 import numpy as np  # noqa: E402
 from scipy import stats  # noqa: E402
 
+from benchmarks.papers.command import run_script  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
 from understudy.synthesizers.boosted.game import (  # noqa: E402
     Constant,
@@ -165,4 +166,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

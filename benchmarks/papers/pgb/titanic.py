@@ -19,6 +19,7 @@ import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 
 import understudy as us  # noqa: E402
+from benchmarks.papers.command import run_script  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
 from understudy.benchmark.tables import BenchmarkTable, load_table  # noqa: E402
 from understudy.evaluation.learning import learn  # noqa: E402
@@ -200,4 +201,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -18,6 +18,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import understudy as us
+from benchmarks.papers.command import run_script
 from benchmarks.papers.quail import core
 from understudy.benchmark.tables import load_table
 from understudy.learners.methods import Logistic
@@ -103,4 +104,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

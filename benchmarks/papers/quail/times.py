@@ -18,6 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import understudy as us
+from benchmarks.papers.command import run_script
 from benchmarks.papers.experiment import machine, table_of
 from benchmarks.papers.published import quail_dpctgan, quail_dpgan_published
 from benchmarks.papers.quail import core
@@ -108,4 +109,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

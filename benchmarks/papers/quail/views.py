@@ -12,6 +12,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import understudy as us
+from benchmarks.papers.command import run_script
 from benchmarks.papers.quail import core
 from understudy.benchmark.simulators import made_classes
 from understudy.learners.methods import NaiveBayes
@@ -48,4 +49,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)
