@@ -140,7 +140,7 @@ def test_sdv_tables(imported, refusal):
     assert schema["nights"].kind == "id"
     assert schema["guest_email"].kind == "text"
     tables["hotels"] = {"columns": {"city": {"sdtype": "categorical"}}}
-    assert "read as sdv: It describes 2 tables, expected one" in refusal(content)
+    assert "read as sdv: It describes 2 tables (guests, hotels), and a schema describes one" in refusal(content)
 
 
 # SmartNoise
@@ -168,7 +168,7 @@ def test_smartnoise_row_privacy_has_no_unit(imported):
 
 def test_smartnoise_refusals(refuse, refusal):
     other = "    visits:\n      day: {type: datetime}\n"
-    assert "It describes 2 tables (PUMS.people, PUMS.visits), expected one" in refusal(SMARTNOISE + other)
+    assert "It describes 2 tables (PUMS.people, PUMS.visits), and a schema describes one" in refusal(SMARTNOISE + other)
     assert "2 columns with private_id" in refusal(SMARTNOISE.replace("type: string", "private_id: true"))
     error = refuse(SMARTNOISE.replace("lower: 0", "lower: 300", 1))
     assert (error.column, error.key) == ("age", "bounds")

@@ -1,7 +1,6 @@
 """Rules of other tools: each constraint on a realistic file, what is left out and why, and files of junk."""
 
 import json
-import tempfile
 from datetime import date, datetime
 from pathlib import Path
 
@@ -10,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.schema.importing import import_or_complain
 from understudy.cli.main import run
 from understudy.errors import SchemaError
 from understudy.schema import Column, Schema
 from understudy.schema.import_ddl import is_ddl
-from understudy.schema.imported import ImportedSchema, sql_literal, sql_name
+from understudy.schema.import_sql import sql_literal, sql_name
+from understudy.schema.imported import ImportedSchema
 from understudy.schema.importers import FORMATS, import_schema
 
 PANDERA = """
@@ -46,7 +47,7 @@ columns:
   admitted:
     dtype: datetime64[ns]
     nullable: true
-    checks: {greater_than_or_equal_to: '2020-01-01 00:00:00', less_than_or_equal_to: '2024-12-31 00:00:00'}
+    checks: {in_range: {min_value: '2020-01-01 00:00:00', max_value: '2024-12-31 00:00:00'}}
   code:
     dtype: int64
     nullable: true
@@ -227,7 +228,7 @@ CREATE TABLE IF NOT EXISTS hospital.`stays` (
     room NUMERIC(4), meals NUMERIC(8, 2),
     total DECIMAL(12, 2) GENERATED ALWAYS AS (room + meals) STORED,
     ward CHAR(3), ward_name VARCHAR(40) /* copied */, paid TINYINT(1) NULL,
-    "key" DOUBLE PRECISION, tags TEXT[], shape FOO(3), colour ENUM('red', 'blue'),
+    "key" DOUBLE PRECISION, tags TEXT[], shape GEOMETRY, colour ENUM('red', 'blue'),
     PRIMARY KEY (id),
     UNIQUE KEY once (ward, seen),
     KEY by_ward (ward),
@@ -311,10 +312,67 @@ def test_sdv_ranges_come_from_the_data_and_are_left_out(imported):
     assert (found.schema["rate"].decimals, found.schema["fee"].decimals) == (2, None)
     assert found.schema["rating"] == Column(name="rating", kind="categorical")
     assert found.schema["checkin"].bounds is None
-    assert "from the data" in reason(found, 'range_values, range_is_nullable of column "rating"')
-    assert "from the data" in reason(found, 'range_min of column "checkin"')
-    assert "no order" in reason(found, 'the order of column "rating"')
+    assert "from the data" in reason(found, 'ranges and lists of values of columns "checkin", "rating"')
     assert "integer from 0 to 15" in reason(found, 'decimal_places of column "rooms"')
+
+
+def test_sdv_ranges_that_a_person_vouches_for(imported):
+    columns = {
+        "grade": {"sdtype": "ordinal", "range_values": ["bad", "good"], "range_is_nullable": False},
+        "city": {"sdtype": "categorical", "range_values": ["Rome", "Oslo"]},
+        "age": {"sdtype": "numerical", "decimal_places": 0, "range_min": 17, "range_max": 90},
+        "size": {"sdtype": "numerical", "computer_representation": "UInt8"},
+    }
+    found = imported({"METADATA_SPEC_VERSION": "V2", "tables": {"t": {"columns": columns}}}, trust_ranges=True)
+    assert found.schema.columns == (
+        Column(name="grade", kind="categorical", nullable=False, categories=("bad", "good"), ordinal=True),
+        Column(name="city", kind="categorical", categories=("Rome", "Oslo"), closed=True),
+        Column(name="age", kind="integer", bounds=(17, 90)),
+        Column(name="size", kind="integer"),
+    )
+    assert found.left_out == ()
+
+
+def test_one_of_several_sdv_tables(imported):
+    tables = {name: {"columns": {f"{name}_size": {"sdtype": "numerical"}}} for name in ("guests", "hotels")}
+    found = imported({"METADATA_SPEC_VERSION": "V2", "tables": tables}, table="hotels")
+    assert found.schema.names == ("hotels_size",)
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "found"),
+    [
+        ({"columns": {"a": {"sdtype": "ordnal"}}}, "sdv", "\"ordnal\", which is unknown. Did you mean 'ordinal'?"),
+        ({"columns": {"a": {"sdtype": "numerical", "computer_representation": "Complex"}}}, "sdv", '"Complex"'),
+        ({"schema_type": "dataframe", "columns": {"a": {"dtype": "quaternion"}}}, "pandera", '"quaternion"'),
+        ({"t": {"a": {"type": "nit"}, "b": {"type": "int"}}}, "smartnoise", '"nit", which is unknown. Did you mean'),
+        ({"a": {"type": "OddAttribute"}}, "dpsynth", '"OddAttribute"'),
+        ({"tables": [{"columns": [{"name": "a", "modelEncodingType": "ODD"}]}]}, "mostly", '"ODD"'),
+        (
+            {
+                "expectations": [
+                    {"type": "expect_column_values_to_be_of_type", "kwargs": {"column": "a", "type_": "odd"}}
+                ]
+            },
+            "great_expectations",
+            '"odd"',
+        ),
+        ("CREATE TABLE t (a FOO(3))", "sql", '"FOO(3)"'),
+    ],
+)
+def test_an_unknown_type_is_an_error(imported, content, name, found):
+    """As text it would silently be left out of the synthetic table."""
+    with pytest.raises(SchemaError) as error:
+        imported(content, format=name)
+    assert f"read as {name}: Column 'a' has the type {found}" in str(error.value)
+    assert "Known types are" in str(error.value)
+
+
+def test_what_names_a_person_in_sdv_is_text_and_this_is_said(imported):
+    columns = {"mail": {"sdtype": "email"}, "badge": {"sdtype": "badge_number", "pii": True}}
+    found = imported({"columns": columns})
+    assert {column.kind for column in found.schema} == {"text"}
+    assert 'SDV calls it "badge_number"' in reason(found, 'the values of column "badge"')
 
 
 def test_sdv_constraints_in_the_metadata_of_one_table(imported):
@@ -416,7 +474,49 @@ def test_pandera_json_is_the_same(imported):
     assert imported(yaml.safe_load(PANDERA), name="schema.json") == imported(PANDERA)
 
 
+INFERRED = """
+schema_type: dataframe
+columns:
+  age: {dtype: int64, greater_than_or_equal_to: 17.0, less_than_or_equal_to: 90.0}
+  sex: {dtype: category, isin: [f, m]}
+  town: {dtype: str, isin: [Oslo, Rome]}
+  size: {dtype: int64, in_range: {min_value: 0, max_value: 9}}
+"""
+
+
+def test_checks_of_the_form_that_pandera_infers_are_found_not_declared(imported):
+    found = imported(INFERRED)
+    assert found.schema.columns == (
+        Column(name="age", kind="integer"),
+        Column(name="sex", kind="categorical"),
+        Column(name="town", kind="categorical", categories=("Oslo", "Rome"), closed=True),
+        Column(name="size", kind="integer", bounds=(0, 9)),
+    )
+    assert "infer_schema of pandera" in reason(found, 'ranges and lists of values of columns "age", "sex"')
+    trusted = imported(INFERRED, trust_ranges=True).schema
+    assert trusted["age"] == Column(name="age", kind="integer", nullable=False, bounds=(17, 90))
+    assert trusted["sex"].categories == ("f", "m")
+
+
 # Great Expectations
+
+
+def test_what_a_profiler_wrote_is_found_not_declared(imported):
+    between = {"column": "age", "min_value": 17, "max_value": 90}
+    suite = {
+        "expectations": [
+            {"type": "expect_column_values_to_be_of_type", "kwargs": {"column": "age", "type_": "int64"}},
+            {
+                "type": "expect_column_values_to_be_between",
+                "kwargs": between,
+                "meta": {"profiler_details": {"metric_configuration": {}}},
+            },
+        ]
+    }
+    found = imported(suite)
+    assert found.schema["age"] == Column(name="age", kind="integer")
+    assert "a profiler" in reason(found, 'ranges and lists of values of column "age"')
+    assert imported(suite, trust_ranges=True).schema["age"].bounds == (17, 90)
 
 
 def test_great_expectations(imported):
@@ -519,9 +619,10 @@ def test_ddl_that_is_left_out(imported):
     assert "random is not allowed" in reason(found, "CHECK (random() < 2)")
     assert "not modelled" in reason(found, "CHECK (id > 0)")
     assert "no column 'nothing'" in reason(found, "CHECK (nothing > 0)")
-    assert "FOO(3) is unknown" in reason(found, 'the type of column "shape"')
+    assert "GEOMETRY has no kind" in reason(found, 'the values of column "shape"')
+    assert "TEXT [ ] has no kind" in reason(found, 'the values of column "tags"')
     assert "--lookup wards=FILE.csv" in reason(found, "FOREIGN KEY (ward) REFERENCES wards")
-    assert len(found.left_out) == 6
+    assert len(found.left_out) == 7
 
 
 def test_ddl_with_a_lookup_table(imported, tmp_path):
@@ -660,6 +761,25 @@ def test_ddl_refusals(imported):
         assert "\n" not in str(error.value)
 
 
+def test_contradictions_in_a_script_are_errors(imported):
+    for script, message in {
+        "a INT CHECK (a >= 9), CHECK (a <= 1)": "the lower limit 9 (CHECK (a >= 9)) is above the upper limit 1",
+        "a INT DEFAULT -1 CHECK (a BETWEEN 0 AND 9)": "the default -1 is not among the values",
+        "a CHAR(1) DEFAULT 'x' CHECK (a IN ('f', 'm'))": 'the default "x" is not among the values',
+        "a INT CHECK (a IN (1, 5)), CHECK (a < 3)": "the category 5 is outside the limits",
+    }.items():
+        with pytest.raises(SchemaError) as error:
+            imported(f"CREATE TABLE t ({script})")
+        assert message in str(error.value)
+    fine = imported("CREATE TABLE t (a INT DEFAULT 3 CHECK (a IN (1, 3)), CHECK (a < 9), b DATE DEFAULT now())")
+    assert (fine.schema["a"].categories, fine.schema.rules, fine.left_out) == ((1, 3), (), ())
+
+
+def test_one_of_several_tables_of_a_script(imported):
+    script = "CREATE TABLE t (a INT); CREATE TABLE U (b INT);"
+    assert imported(script, table="U").schema.names == ("b",)
+
+
 # All formats
 
 REALISTIC = {
@@ -699,7 +819,7 @@ def test_the_command_prints_what_is_left_out(tmp_path, capsys):
     assert [line.removeprefix("Not carried over: ") for line in lines] == [
         line.removeprefix("# - ") for line in Path(out).read_text().splitlines() if line.startswith("# - ")
     ]
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert wrote.startswith(f"Wrote {out}.")
     both = str(tmp_path / "both.toml")
     assert run(["schema", "import", str(tmp_path / "constraints.json"), "-o", both, "--schema", out]) == 0
@@ -805,25 +925,10 @@ TOKENS = [
 ]
 
 
-def survives(content: str, format: str | None) -> None:
-    """An import of anything is a schema that can be written and read, or one line of complaint."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "file.any"
-        path.write_bytes(content.encode("utf-8", "surrogatepass"))
-        message = ""
-        try:
-            found = import_schema(path, format)
-        except SchemaError as error:
-            message = str(error)
-        else:
-            assert Schema.from_toml(found.to_toml()) == found.schema
-        assert "\n" not in message
-
-
 @settings(deadline=None, max_examples=80)
 @given(JSON | ALIKE, st.sampled_from([None, *FORMATS]))
 def test_any_json_is_a_schema_or_refused(content, format):
-    survives(json.dumps(content), format)
+    import_or_complain(json.dumps(content), format)
 
 
 @settings(deadline=None, max_examples=12)
@@ -835,7 +940,7 @@ def test_a_damaged_file_is_a_schema_or_refused(name, data):
     if name == "sql":
         assert isinstance(content, str)
         at = data.draw(st.integers(0, len(content)))
-        survives(content[:at] + data.draw(st.sampled_from(TOKENS)) + content[at + 3 :], name)
+        import_or_complain(content[:at] + data.draw(st.sampled_from(TOKENS)) + content[at + 3 :], name)
         return
     tree = json.loads(json.dumps(yaml.safe_load(content) if isinstance(content, str) else content))
     node = tree
@@ -848,7 +953,7 @@ def test_a_damaged_file_is_a_schema_or_refused(name, data):
             node[key] = data.draw(JSON)
             break
         node = node[key]
-    survives(json.dumps(tree), name)
+    import_or_complain(json.dumps(tree), name)
 
 
 @settings(deadline=None, max_examples=60)
@@ -856,14 +961,14 @@ def test_a_damaged_file_is_a_schema_or_refused(name, data):
     st.lists(st.sampled_from(TOKENS) | st.text(max_size=3), max_size=20).map(" ".join), st.sampled_from([None, "sql"])
 )
 def test_any_sql_is_a_schema_or_refused(content, format):
-    survives(content, format)
+    import_or_complain(content, format)
 
 
 @pytest.mark.parametrize(
     "content", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000, '{"a": ' + "9" * 5000 + "}", "a: 2020-13-45"]
 )
 def test_deep_and_long_files(content):
-    survives(content, None)
+    import_or_complain(content, None)
 
 
 def test_rules_added_to_a_schema_with_a_lookup_file_can_be_written_elsewhere(tmp_path: Path) -> None:

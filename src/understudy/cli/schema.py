@@ -102,8 +102,9 @@ def schema_import(
     source: Annotated[
         Path,
         typer.Argument(
-            help="SDV metadata or constraints, a MOSTLY AI generator, a SmartNoise, dpsynth or mbi file, a pandera "
-            "schema, a Great Expectations suite, or SQL with CREATE TABLE."
+            help="A Frictionless Table Schema or Data Package, a REDCap data dictionary, a DDI-Codebook, SQL with "
+            "CREATE TABLE, SDV metadata or constraints, a pandera schema, a Great Expectations suite, a MOSTLY AI "
+            "generator, or a SmartNoise, dpsynth or mbi file."
         ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
@@ -111,8 +112,8 @@ def schema_import(
         str | None,
         typer.Option(
             "--format",
-            help="sdv, mostly, pandera, great_expectations, smartnoise, dpsynth, mbi or sql. Default: detected from "
-            "the content.",
+            help="frictionless, redcap, ddi, sql, sdv, pandera, great_expectations, mostly, smartnoise, dpsynth or "
+            "mbi. Default: detected from the content.",
         ),
     ] = None,
     schema: Annotated[
@@ -125,17 +126,29 @@ def schema_import(
             "--lookup", help="NAME=FILE.csv, the rows of a table that a foreign key refers to, if public. Repeatable."
         ),
     ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option("--table", "--resource", help="Which table to import, if the file describes several."),
+    ] = None,
+    trust_ranges: Annotated[
+        bool,
+        typer.Option(
+            "--trust-ranges",
+            help="Declare ranges and lists of values that a tool may have found in the data. Only if they are public.",
+        ),
+    ] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Convert another tool's description of a table to a schema file.
+    """Convert a code book, or another tool's description of a table, to a schema file.
 
-    What could not be carried over is printed, and listed in comments at the end of the file.
+    What could not be carried over is printed, and listed in comments at the end of the file. Ranges and lists of values
+    that a tool may have found in the data are left out, so that they are estimated privately.
     """
     from understudy.schema.importers import import_schema
 
     lookups = dict(_name_and_file(given) for given in lookup or [])
-    imported = import_schema(source, form, schema=schema, lookups=lookups)
+    imported = import_schema(source, form, schema=schema, lookups=lookups, table=table, trust_ranges=trust_ranges)
     imported.write(out, force=force)
     for line in imported.left_out:
         echo(f"Not carried over: {line}", quiet=quiet)

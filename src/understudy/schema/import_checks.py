@@ -6,6 +6,7 @@ from datetime import date, datetime
 
 from understudy.errors import SchemaError
 from understudy.schema.column import Column
+from understudy.schema.import_sql import sql_in, sql_literal, sql_name, without_parentheses
 from understudy.schema.imported import (
     NO_COUNTERPART,
     NO_EFFECT,
@@ -14,11 +15,8 @@ from understudy.schema.imported import (
     Entry,
     entries,
     entry_list,
-    sql_in,
-    sql_literal,
-    sql_name,
     text_list,
-    without_parentheses,
+    unknown_type,
 )
 from understudy.schema.values import format_value
 
@@ -32,6 +30,12 @@ _TYPE_KINDS = (
     (r"^(float|double|decimal|numeric|real|number|complex)", "real"),
     (r"^bool", "boolean"),
     (r"^(str|string|object|categor|enum|utf8|varchar|char|nvarchar|text|large_string)", "categorical"),
+)
+
+
+_EXAMPLES_OF_TYPES = (
+    *("int64", "float64", "decimal", "bool", "str", "object", "category", "date", "datetime64[ns]", "timedelta64[ns]"),
+    "and their names in SQL, Arrow and polars",
 )
 
 
@@ -109,8 +113,25 @@ _PANDERA_LIMITS = {
 }
 
 
+_INFERRED = "infer_schema of pandera writes such checks from the data"
+
+
+def _is_inferred(entry: Entry) -> bool:
+    """Whether the checks of a column have the form that `infer_schema` writes: both ends of a range, or the list of a
+    categorical dtype. A person can write the same, but cannot be told apart."""
+    beside = {key: value for key, value in entry.items() if key not in _PANDERA_FACTS}
+    checks = {check for check, _ in [*_pandera_checks(entry.get("checks")), *_pandera_checks(beside)]}
+    if {"greater_than_or_equal_to", "less_than_or_equal_to"} <= checks:
+        return True
+    return "isin" in checks and str(entry.get("dtype", "")).lower().startswith("category")
+
+
 def read_pandera(content: Entry, draft: Draft) -> None:
     columns = entries(content.get("columns"))
+    found = [name for name, entry in columns.items() if _is_inferred(entry)]
+    trusted = {name: name not in found or draft.trusts(name, _INFERRED) for name in columns}
+    if not all(trusted.values()):
+        draft.leave_out("pandera nullable", "infer_schema writes what it finds in the data; set nullable = false")
     for name, entry in columns.items():
         if entry.get("regex") is True:
             draft.leave_out(f"columns that match {format_value(name)}", "a schema names every column")
@@ -118,7 +139,7 @@ def read_pandera(content: Entry, draft: Draft) -> None:
             _declare_pandera(name, entry, content.get("dtype"), draft)
     for name, entry in columns.items():
         if entry.get("regex") is not True:
-            _read_pandera_column(name, entry, draft)
+            _read_pandera_column(name, entry, draft, trusted[name], nullable_is_declared=all(trusted.values()))
     for check, given in _pandera_checks(content.get("checks")):
         for name in draft.names:  # a check of the frame is one of all its columns
             _read_pandera_check(name, check, given, draft, of_frame=True)
@@ -134,22 +155,31 @@ def _declare_pandera(name: str, entry: Entry, frame_dtype: object, draft: Draft)
     kind = _kind_of(dtype)
     if kind is None:
         values = [value for _, given in _pandera_checks(entry.get("checks")) for value in _constants(given)]
+        if dtype is not None:
+            raise unknown_type(name, dtype, _EXAMPLES_OF_TYPES)
         kind = next((found for value in values if (found := _kind_of_value(value))), "categorical")
-        draft.guess(name, kind, "the file does not say its type" if dtype is None else f"the type {dtype} is unknown")
+        draft.guess(name, kind, "the file does not say its type")
+    elif kind == "text":
+        draft.leave_unmodelled(name, f"{dtype} has no kind")
     elif draft.kind(name) is None:
         draft.declare(Column(name=name, kind=kind))
 
 
-def _read_pandera_column(name: str, entry: Entry, draft: Draft) -> None:
+def _read_pandera_column(
+    name: str, entry: Entry, draft: Draft, is_trusted: bool, *, nullable_is_declared: bool
+) -> None:
     if draft.kind(name) is None:
         return
-    if entry.get("nullable", False) is False:
+    if entry.get("default") is not None:
+        draft.default(name, entry["default"])
+    if entry.get("nullable", False) is False and nullable_is_declared:
         draft.not_null(name, f"pandera nullable of {format_value(name)}")
     if entry.get("unique") is True or entry.get("allow_duplicates") is False:
         draft.leave_out(f"pandera unique of {format_value(name)}", WHOLE_TABLE)
     beside = {key: value for key, value in entry.items() if key not in _PANDERA_FACTS}
     for check, given in [*_pandera_checks(entry.get("checks")), *_pandera_checks(beside)]:
-        _read_pandera_check(name, check, given, draft)
+        if is_trusted or check not in ("greater_than_or_equal_to", "less_than_or_equal_to", "isin"):
+            _read_pandera_check(name, check, given, draft)
 
 
 def _pandera_checks(checks: object) -> Iterator[tuple[str, dict[str, object]]]:
@@ -211,11 +241,25 @@ def read_great_expectations(content: Entry, draft: Draft) -> None:
     found = []
     for entry in entry_list(content.get("expectations")):
         kwargs = entry.get("kwargs")
-        found.append((_expectation_name(entry), dict(kwargs) if isinstance(kwargs, Mapping) else {}))
+        given = dict(kwargs) if isinstance(kwargs, Mapping) else {}
+        if _is_profiled(entry, given) and not all(draft.trusts(name, _PROFILED) for name in _expected_columns(given)):
+            given = {key: value for key, value in given.items() if key.startswith("column")}
+            found.append(("expect_column_to_exist", given))
+        else:
+            found.append((_expectation_name(entry), given))
     if draft.names == ():
         _declare_expected(found, draft)
     for name, given in found:
         _read_expectation(name, given, draft)
+
+
+_PROFILED = "a profiler of Great Expectations wrote these expectations from the data"
+
+
+def _is_profiled(entry: Entry, given: Mapping[str, object]) -> bool:
+    """Whether an expectation says that its values come from the data."""
+    meta = entry.get("meta")
+    return given.get("auto") is True or (isinstance(meta, Mapping) and "profiler_details" in meta)
 
 
 def _expectation_name(entry: Entry) -> str:
@@ -237,6 +281,8 @@ def _declare_expected(found: list[tuple[str, dict[str, object]]], draft: Draft) 
         types = [given.get("type_"), *text_list(given.get("type_list"))]
         if kind := next((kind for each in types if (kind := _kind_of(each))), None):
             typed.setdefault(column, kind)
+        elif any(each is not None for each in types):
+            raise unknown_type(column, next(each for each in types if each is not None), _EXAMPLES_OF_TYPES)
         if name == "expect_column_values_to_match_strftime_format" and isinstance(given.get("strftime_format"), str):
             formats[column] = str(given["strftime_format"])
         values = [given.get("min_value"), given.get("max_value"), *_value_list(given.get("value_set"))]

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from understudy.errors import SchemaError
 from understudy.schema.column import MAX_DECIMALS, Column
-from understudy.schema.imported import WHOLE_TABLE, Draft, sql_name
+from understudy.schema.import_sql import sql_name
+from understudy.schema.imported import WHOLE_TABLE, Draft, unknown_type
 from understudy.schema.lookup import read_lookup
 from understudy.schema.values import format_value
 
@@ -30,7 +31,7 @@ def is_ddl(text: str) -> bool:
 
 def read_ddl(text: str, draft: Draft) -> None:
     tables, enums = _parse(text, draft)
-    table = _only_table(tables)
+    table = _chosen_table(tables, draft)
     keys = {tuple(key) for key in table.keys}
     for name, column in table.columns.items():
         draft.declare(_column(name, column, enums, draft, is_key=(name,) in keys))
@@ -43,6 +44,7 @@ def read_ddl(text: str, draft: Draft) -> None:
         if column.generated is not None:
             what = f"generated column {format_value(name)}"
             draft.condition(f"{sql_name(name)} = ({column.generated})", what)
+        draft.default(name, column.default)
     _read_references(table, tables, draft)
 
 
@@ -213,6 +215,7 @@ class _ColumnClauses:
     type_words: list[_Token]
     not_null: bool = False
     generated: str | None = None
+    default: str | int | float | None = None
 
 
 class _Reference(NamedTuple):
@@ -352,6 +355,8 @@ def _parse_item(item: Sequence[_Token], column: str | None, table: _Table) -> No
             table.columns[column].not_null = True
         elif word == "primary":
             table.keys.append(names)
+        elif word == "default" and column is not None:
+            table.columns[column].default = _constant(item[at + 1 :])
         elif word == "unique" or (word == "key" and words[at - 1 : at] == ["unique"]):
             table.unique.append(names)
         elif word == "check":
@@ -367,13 +372,28 @@ def _parse_item(item: Sequence[_Token], column: str | None, table: _Table) -> No
             return  # ON DELETE SET NULL is not a clause of the column
 
 
+def _constant(tokens: Sequence[_Token]) -> str | int | float | None:
+    """The text or the number at the start; None for anything else, such as a function."""
+    sign = -1 if tokens[:1] and tokens[0].text == "-" else 1
+    first = next(iter(tokens[sign < 0 :]), None)
+    if first is None:
+        return None
+    if (text := _unquote(first)) is not None:
+        return text
+    if re.fullmatch(r"\d{1,18}", first.text):
+        return sign * int(first.text)
+    return sign * float(first.text) if re.fullmatch(r"\d{1,18}\.\d{1,18}", first.text) else None
+
+
 def _before(item: Sequence[_Token], at: int) -> list[str]:
     """The columns in FOREIGN KEY (...) before REFERENCES."""
     return [token.name for token in _group(item[:at], 0) or [] if token.name is not None]
 
 
-def _only_table(tables: Mapping[str, _Table]) -> _Table:
-    """The one table, or the one that no other table refers to."""
+def _chosen_table(tables: Mapping[str, _Table], draft: Draft) -> _Table:
+    """The named table, the one table, or the one that no other table refers to."""
+    if draft.has_table and tables:
+        return tables[draft.choose_table(table.name for table in tables.values()).lower()]
     referred = {reference.table.lower() for table in tables.values() for reference in table.references}
     roots = [table for name, table in tables.items() if name not in referred]
     if len(tables) == 1 or len(roots) == 1:
@@ -382,7 +402,7 @@ def _only_table(tables: Mapping[str, _Table]) -> _Table:
         raise SchemaError("It creates no table. Write CREATE TABLE name (column type, ...).")
     raise SchemaError(
         f"It creates {len(tables)} tables ({', '.join(table.name for table in tables.values())}), expected one and the"
-        " lookup tables it refers to. Keep the one you need."
+        " lookup tables it refers to. Choose it with --table NAME, or table= in Python."
     )
 
 
@@ -423,9 +443,13 @@ def _column(
     kind = _TYPES.get(words[0]) if words else None
     if "[" in words or words[-1:] == ["array"]:
         kind = "text"  # lists have no kind
+    if kind == "text":
+        draft.leave_out(
+            f"the values of column {format_value(name)}",
+            f"{_one_line(_sql(clauses.type_words))} has no kind; it is declared as text, and left out",
+        )
     if kind is None:
-        draft.leave_out(f"the type of column {format_value(name)}", f"{_sql(clauses.type_words) or 'none'} is unknown")
-        return Column(name=name, kind="text", nullable=nullable)
+        raise unknown_type(name, _sql(clauses.type_words) or "none", list(_TYPES))
     if words[0] == "tinyint" and [token.text for token in arguments] == ["1"]:
         kind = "boolean"  # as MySQL writes booleans
     decimals = _decimals(words[0], arguments)

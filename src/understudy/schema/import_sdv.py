@@ -19,6 +19,7 @@ from understudy.schema.imported import (
     entries,
     entry_list,
     text_list,
+    unknown_type,
 )
 from understudy.schema.values import format_list, format_value
 
@@ -38,15 +39,11 @@ def read_sdv(content: Entry, draft: Draft) -> None:
     table, table_name = content, None
     if "tables" in content:
         tables = entries(content["tables"])
-        if len(tables) != 1:
-            raise SchemaError(
-                f"It describes {len(tables)} tables, expected one: linked tables are not supported. Keep the one you"
-                " need, or join them first."
-            )
-        ((table_name, table),) = tables.items()
+        table_name = draft.choose_table(tables)
+        table = tables[table_name]
     keys = _names(table.get("primary_key")) | _names(table.get("sequence_key"))
     for name, entry in _sdv_columns(table).items():
-        draft.declare(_sdv_column(name, entry, draft, is_key=name in keys))
+        _sdv_column(name, entry, draft, is_key=name in keys)
     constraints = [*entry_list(table.get("constraints")), *entry_list(content.get("constraints"))]
     if table is content:
         constraints = entry_list(content.get("constraints"))
@@ -64,29 +61,57 @@ def _sdv_columns(table: Entry) -> dict[str, Entry]:
     return columns or {name: entry for name, entry in entries(table).items() if "sdtype" in entry}
 
 
-def _sdv_column(name: str, entry: Entry, draft: Draft, *, is_key: bool) -> Column:
-    ranges = [key for key in entry if key.startswith("range_")]
-    if ranges:
-        draft.leave_out(
-            f"{', '.join(ranges)} of column {format_value(name)}",
-            "SDV takes ranges and lists of values from the data; declare those that are public",
-        )
+_SDV_CONCEPTS = (
+    *("address", "administrative_unit", "bank_account", "bban", "building_number", "city", "company", "country"),
+    *("country_code", "credit_card_number", "date_of_birth", "email", "first_name", "iban", "ip_address"),
+    *("ipv4_address", "ipv6_address", "job", "last_name", "latitude", "license_plate", "longitude", "mac_address"),
+    *("name", "phone_number", "postcode", "secondary_address", "ssn", "state", "state_abbr", "street_address"),
+    *("street_name", "swift", "swift11", "swift8", "text", "unknown", "user_agent_string", "user_name"),
+    *("vin", "zipcode"),
+)
+"""Documented sdtypes of what identifies a person, or has no statistics. Others have the key `pii`."""
+
+_SDV_TYPES = ("numerical", "categorical", "ordinal", "boolean", "datetime", "id")
+
+_SDV_DETECTS = "SDV detects them from the data"
+
+
+def _sdv_column(name: str, entry: Entry, draft: Draft, *, is_key: bool) -> None:
+    """Declares a column. The ranges and lists of version 2 are detected from the data."""
     sdtype = entry.get("sdtype")
     if is_key or sdtype == "id":
-        return Column(name=name, kind="id")
+        draft.declare(Column(name=name, kind="id"))
+        return
+    if sdtype in _SDV_CONCEPTS or (isinstance(sdtype, str) and sdtype not in _SDV_TYPES and "pii" in entry):
+        draft.leave_unmodelled(name, f"SDV calls it {format_value(sdtype)}")
+        return
+    if sdtype not in _SDV_TYPES:
+        raise unknown_type(name, sdtype, (*_SDV_TYPES, *_SDV_CONCEPTS))
     if sdtype == "datetime":
         text_format = entry.get("datetime_format")
         text_format = text_format if isinstance(text_format, str) and text_format else None
         has_time = text_format is None or re.search(r"%-?[HIklMSfpcXTRrsz]", text_format)
-        return Column(name=name, kind="datetime" if has_time else "date", format=text_format)
-    if sdtype == "numerical":
-        return _sdv_number(name, entry, draft)
-    if sdtype in ("categorical", "boolean"):
-        return Column(name=name, kind=str(sdtype))
-    if sdtype == "ordinal":
-        draft.leave_out(f"the order of column {format_value(name)}", "categories have no order here")
-        return Column(name=name, kind="categorical")
-    return Column(name=name, kind="text")  # e-mail addresses, names, phone numbers and so on
+        draft.declare(Column(name=name, kind="datetime" if has_time else "date", format=text_format))
+    elif sdtype == "numerical":
+        draft.declare(_sdv_number(name, entry, draft))
+    else:
+        draft.declare(Column(name=name, kind="boolean" if sdtype == "boolean" else "categorical"))
+    if any(key.startswith("range_") for key in entry) and draft.trusts(name, _SDV_DETECTS):
+        _read_sdv_range(name, entry, draft)
+
+
+def _read_sdv_range(name: str, entry: Entry, draft: Draft) -> None:
+    """The range of a column, for which the caller vouches."""
+    for key, operator in (("range_min", ">="), ("range_max", "<=")):
+        if entry.get(key) is not None:
+            draft.limit(name, operator, entry[key], f"{key} of column {format_value(name)}")
+    listed = entry.get("range_values")
+    if isinstance(listed, list):
+        draft.codes(name, [(value, None) for value in listed if value is not None])
+        if entry.get("sdtype") == "ordinal":
+            draft.refine(name, f"the order of column {format_value(name)}", ordinal=True)
+    if entry.get("range_is_nullable") is False:
+        draft.not_null(name, f"range_is_nullable of column {format_value(name)}")
 
 
 def _sdv_number(name: str, entry: Entry, draft: Draft) -> Column:
@@ -98,8 +123,12 @@ def _sdv_number(name: str, entry: Entry, draft: Draft) -> Column:
         draft.leave_out(
             f"decimal_places of column {format_value(name)}", f"expected an integer from 0 to {MAX_DECIMALS}"
         )
-    is_integer = "int" in str(entry.get("computer_representation", "Float")).lower()
-    return Column(name=name, kind="integer" if is_integer else "real")
+    stored = str(entry.get("computer_representation", "Float"))
+    if not re.fullmatch(r"(?i)u?int(8|16|32|64)?|float(16|32|64)?", stored):
+        raise unknown_type(
+            name, stored, ("Float", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+        )
+    return Column(name=name, kind="integer" if "int" in stored.lower() else "real")
 
 
 _CLASS_KEYS = ("class_name", "constraint_class", "constraint_name", "constraint")
@@ -200,9 +229,8 @@ def is_mostly(content: Entry) -> bool:
 
 def read_mostly(content: Entry, draft: Draft) -> None:
     tables = entry_list(content.get("tables"))
-    if len(tables) > 1:
-        raise SchemaError(f"It describes {len(tables)} tables, expected one: linked tables are not supported.")
-    table = tables[0] if tables else {}
+    named = {str(each.get("name", f"table {at}")): each for at, each in enumerate(tables, start=1)}
+    table = named[draft.choose_table(named)] if tables else {}
     for entry in entry_list(table.get("columns")):
         _declare_mostly(entry, _either(table, "primary_key"), draft)
     if not draft.names:
@@ -237,8 +265,13 @@ def _declare_mostly(entry: Entry, key: object, draft: Draft) -> None:
         draft.declare(Column(name=name, kind="datetime"))
     elif "TEXT" in encoding or "CHARACTER" in encoding or "LAT_LONG" in encoding:
         draft.declare(Column(name=name, kind="text"))
-    else:
+    elif "AUTO" in encoding:
         draft.guess(name, "categorical")
+    else:
+        raise unknown_type(name, encoding, _MOSTLY_TYPES)
+
+
+_MOSTLY_TYPES = ("TABULAR_CATEGORICAL", "TABULAR_NUMERIC_AUTO", "TABULAR_DATETIME", "LANGUAGE_TEXT", "AUTO")
 
 
 def _either(section: Entry, key: str) -> object:

@@ -6,19 +6,29 @@ refuse is left out with the reason, so that one unsupported constraint does not 
 
 import dataclasses
 import functools
-import math
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple
 
 from understudy.errors import ConditionError, SchemaError, did_you_mean
 from understudy.run.atomic import atomic_write
 from understudy.schema.column import BOUNDED, Column
+from understudy.schema.import_sql import sql_in, sql_literal, sql_name, without_parentheses
+from understudy.schema.import_values import (
+    Limit,
+    as_bound,
+    as_one_type,
+    attained_limit,
+    compare_bounds,
+    is_implied,
+    is_number,
+    meets_limit,
+    tightest,
+)
 from understudy.schema.rules import Combinations, Determines, Rule, rule_from_dict, rule_title
 from understudy.schema.schema import Schema
-from understudy.schema.values import Bound, Category, format_value
+from understudy.schema.values import format_list, format_value
 
 FROM_DATA = "its list comes from the training data, which is private; write combinations with a public list"
 WHOLE_TABLE = "it is about the whole table, and a rule is about single rows"
@@ -40,25 +50,20 @@ class ImportedSchema:
     schema: Schema
     left_out: tuple[str, ...] = ()
     """One line for each thing that was not carried over, with the reason."""
+    comments: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What the file says about columns and a schema has no key for, such as the labels of codes, by column."""
 
     def to_toml(self) -> str:
         """The schema file, with what was left out in comments at its end."""
+        text = self.schema.to_toml(self.comments)
         if not self.left_out:
-            return self.schema.to_toml()
-        return "\n".join([self.schema.to_toml(), "# Not carried over:", *(f"# - {line}" for line in self.left_out), ""])
+            return text
+        return "\n".join([text, "# Not carried over:", *(f"# - {line}" for line in self.left_out), ""])
 
     def write(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Writes the schema file, whole or not at all. An existing file is replaced only with `force`."""
         with atomic_write(path, force=force) as file:
             file.write(self.to_toml().encode())
-
-
-class _Limit(NamedTuple):
-    """A bound that the file states, and how to name it if it is left out."""
-
-    value: Bound
-    strict: bool
-    what: str
 
 
 class Draft:
@@ -79,16 +84,28 @@ class Draft:
     "another check: there is no column 'agee'"
     """
 
-    def __init__(self, base: Schema | None = None, lookups: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        base: Schema | None = None,
+        lookups: Mapping[str, str] | None = None,
+        *,
+        table: str | None = None,
+        trust_ranges: bool = False,
+    ) -> None:
         self.lookups = dict(lookups or {})
+        self._table, self._table_is_used = table, False
+        self._trust_ranges = trust_ranges
         self.table_keys: dict[str, object] = {}
         """Fields of the schema other than columns and rules."""
         self._base = base
         self._columns: dict[str, Column] = {} if base is None else {column.name: column for column in base.columns}
-        self._lower: dict[str, list[_Limit]] = {}
-        self._upper: dict[str, list[_Limit]] = {}
+        self._lower: dict[str, list[Limit]] = {}
+        self._upper: dict[str, list[Limit]] = {}
         self._rules: list[tuple[Rule, str]] = []
         self._left_out: list[str] = []
+        self._found: dict[str, list[str]] = {}
+        self._comments: dict[str, str] = {}
+        self._defaults: list[tuple[str, object]] = []
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,10 +117,45 @@ class Draft:
 
     def leave_out(self, what: str, why: str) -> None:
         """Lists something that is not carried over. Control characters would not be valid in a TOML comment."""
-        line = re.sub(r"[\x00-\x1f\x7f]+", " ", f"{what}: {why.strip().rstrip('.')}.")
-        line = line.encode("utf-8", "replace").decode()
+        line = _one_line(f"{what}: {why.strip().rstrip('.')}.")
         if line not in self._left_out:
             self._left_out.append(line)
+
+    def comment(self, name: str, text: str) -> None:
+        """Adds a comment to a column: what the file says and a schema has no key for."""
+        said = self._comments.get(name)
+        self._comments[name] = _one_line(text if said is None else f"{said}; {text}")
+
+    def trusts(self, name: str, source: str) -> bool:
+        """Whether a range or list that `source` may have found in the data is used. If not, the column is named."""
+        if not self._trust_ranges:
+            named = self._found.setdefault(source, [])
+            if name not in named:
+                named.append(name)
+        return self._trust_ranges
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the caller named a table."""
+        return self._table is not None
+
+    def choose_table(self, names: Iterable[str]) -> str:
+        """The table that is imported: the named one, or the only one."""
+        listed = list(names)
+        self._table_is_used = True
+        if self._table is not None:
+            if self._table not in listed:
+                raise SchemaError(
+                    f"It has no table {self._table!r}.{did_you_mean(self._table, listed)} The tables are"
+                    f" {format_list(listed)}."
+                )
+            return self._table
+        if len(listed) != 1:
+            raise SchemaError(
+                f"It describes {len(listed)} tables ({', '.join(listed[:10])}{', ...' * (len(listed) > 10)}), and a"
+                " schema describes one. Choose it with --table NAME, or table= in Python."
+            )
+        return listed[0]
 
     # ------------------------------------------------------------------------------------------------------- columns
 
@@ -119,6 +171,12 @@ class Draft:
             self.leave_out(
                 f"column {format_value(column.name)}", f"the schema does not have it{self._hint(column.name)}"
             )
+
+    def leave_unmodelled(self, name: str, why: str) -> None:
+        """Adds a column of a type that has no kind, as text: it is not in the synthetic table."""
+        if self._base is None:
+            self.leave_out(f"the values of column {format_value(name)}", f"{why}; it is declared as text, and left out")
+        self.declare(Column(name=name, kind="text"))
 
     def guess(self, name: str, kind: str, why: str = "the file does not say its kind") -> None:
         """Adds a column with a kind that a person must confirm."""
@@ -155,7 +213,7 @@ class Draft:
         column = self._find(name, what)
         if column is None:
             return
-        listed = _one_type(values)
+        listed = as_one_type(values)
         if not listed:
             self.leave_out(what, "expected a list of texts, numbers or booleans")
         elif column.kind == "boolean" and set(map(type, listed)) == {bool} and len(listed) == 2:
@@ -168,20 +226,42 @@ class Draft:
         else:
             self.among(column.name, listed, what)
 
+    def codes(self, name: str, labelled: Sequence[tuple[object, str | None]], *, closed: bool = True) -> None:
+        """The codes of a code book with their labels. The data have the codes; labels become a comment."""
+        codes = [code for code, _ in labelled]
+        twice = [code for code, count in Counter(map(repr, codes)).items() if count > 1]
+        if twice:
+            raise SchemaError(f"Column {name!r}: the code {twice[0]} is listed more than once. Keep one.", column=name)
+        what = f"the codes of column {format_value(name)}"
+        self.choices(name, codes, what)
+        if not closed and self._base is None and self._columns[name].categories is not None:
+            self.refine(name, what, closed=False)
+        said = [f"{code} = {label}" for code, label in labelled if label]
+        if said:
+            self.comment(name, ", ".join(said))
+
+    def default(self, name: str, value: object) -> None:
+        """The value that a column has where none is given: not in a schema, but it must not contradict it."""
+        self._defaults.append((name, value))
+
     def limit(self, name: object, operator: str, value: object, what: str) -> None:
         """The column compared with a constant by <, <=, > or >=. Two limits of a numeric column become its bounds."""
         column = self._find(name, what)
         if column is None:
             return
+        side = self._lower if operator.startswith(">") else self._upper
+        limits = side.setdefault(column.name, [])
+        if self._base is None and is_number(value) and column.categories and is_number(column.categories[0]):
+            limits.append(Limit(value, operator in ("<", ">"), what))
+            return
         if column.kind not in BOUNDED:
             self.compare(column.name, operator, value, what)
             return
-        bound = _as_bound(column, value)
+        bound = as_bound(column, value)
         if bound is None:
             self.leave_out(what, f"{format_value(value)} is not a bound for a column of kind {column.kind}")
             return
-        side = self._lower if operator.startswith(">") else self._upper
-        side.setdefault(column.name, []).append(_attained(column, operator, bound, what))
+        limits.append(attained_limit(column, operator, bound, what))
 
     # --------------------------------------------------------------------------------------------------------- rules
 
@@ -248,8 +328,18 @@ class Draft:
 
     def finish(self) -> ImportedSchema:
         """The schema of all that passes its checks."""
+        if self._table is not None and not self._table_is_used:
+            raise SchemaError("It does not name tables, so that none can be chosen. Leave out --table, or table=.")
+        for source, names in self._found.items():
+            columns = "column" if len(names) == 1 else "columns"
+            self.leave_out(
+                f"ranges and lists of values of {columns} {', '.join(map(format_value, names))}",
+                f"{source}, so they are not declared. Declare those that are public, or import with --trust-ranges",
+            )
         for name in [*self._lower, *(name for name in self._upper if name not in self._lower)]:
             self._settle_limits(name)
+        for name, value in self._defaults:
+            self._check_default(name, value)
         rules = () if self._base is None else tuple(map(_inlined, self._base.rules))
         fields = self.table_keys if self._base is None else {}
         build: Callable[[Sequence[Rule]], Schema] = functools.partial(self._build, fields)
@@ -266,7 +356,8 @@ class Draft:
                     if self._accepts(build, rules, rule, what):
                         rules = (*rules, rule)
                 schema = build(rules)
-        return ImportedSchema(schema, tuple(self._left_out))
+        comments = {name: text for name, text in self._comments.items() if name in schema.names}
+        return ImportedSchema(schema, tuple(self._left_out), comments)
 
     def _accepts(
         self, build: Callable[[Sequence[Rule]], Schema], others: Sequence[Rule], rule: Rule, what: str
@@ -288,7 +379,22 @@ class Draft:
     def _settle_limits(self, name: str) -> None:
         """Two limits become bounds if none are declared; limits that the bounds do not imply become rules."""
         column = self._columns[name]
-        lower, upper = _tightest(self._lower.get(name, []), 1), _tightest(self._upper.get(name, []), -1)
+        lower, upper = tightest(self._lower.get(name, []), 1), tightest(self._upper.get(name, []), -1)
+        if lower and upper and compare_bounds(lower.value, upper.value) > 0:
+            raise SchemaError(
+                f"Column {name!r}: the lower limit {format_value(lower.value)} ({lower.what}) is above the upper limit"
+                f" {format_value(upper.value)} ({upper.what}). Correct the file.",
+                column=name,
+            )
+        if column.categories is not None and self._base is None:
+            for category in column.categories:
+                if any(limit and not meets_limit(category, limit, sign) for limit, sign in ((lower, 1), (upper, -1))):
+                    raise SchemaError(
+                        f"Column {name!r}: the category {format_value(category)} is outside the limits that the file"
+                        " states for it. Correct the file.",
+                        column=name,
+                    )
+            return
         if self._base is None and column.kind in BOUNDED and column.bounds is None and lower and upper:
             try:
                 column = dataclasses.replace(column, bounds=(lower.value, upper.value))
@@ -296,8 +402,26 @@ class Draft:
             except SchemaError:
                 pass  # such as a single value: rules say the same
         for limit, sign, at in ((lower, ">", 0), (upper, "<", 1)):
-            if limit is not None and not (column.bounds is not None and _implied(limit, sign, column.bounds[at])):
+            if limit is not None and not (column.bounds is not None and is_implied(limit, sign, column.bounds[at])):
                 self.compare(name, sign if limit.strict else f"{sign}=", limit.value, limit.what)
+
+    def _check_default(self, name: str, value: object) -> None:
+        """Refuses a default that the column cannot have."""
+        column = self._columns.get(name)
+        if column is None or value is None:
+            return
+        fits = True
+        if column.categories is not None:
+            fits = type(value) is not type(column.categories[0]) or value in column.categories
+        elif column.bounds is not None and (bound := as_bound(column, value)) is not None:
+            lower, upper = column.bounds
+            fits = compare_bounds(lower, bound) <= 0 <= compare_bounds(upper, bound)
+        if not fits:
+            raise SchemaError(
+                f"Column {name!r}: the default {format_value(value)} is not among the values that the file allows."
+                " Correct the file.",
+                column=name,
+            )
 
     def _find(self, name: object, what: str) -> Column | None:
         if isinstance(name, str) and name in self._columns:
@@ -309,65 +433,22 @@ class Draft:
         return did_you_mean(name, self._columns).replace(" Did", "; did").rstrip("?")
 
 
-# ------------------------------------------------------------------------------------------------------------------ SQL
-
-
-def sql_name(name: str) -> str:
-    """A column in a condition, quoted where SQL needs it."""
-    from understudy.schema.sql import quote_name
-
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.lower() not in _reserved_words()
-    return name if plain else quote_name(name)
-
-
-@functools.cache
-def _reserved_words() -> frozenset[str]:
-    from understudy.schema.sql import sandbox
-
-    with sandbox() as connection:
-        rows = connection.execute(
-            "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
-        ).fetchall()
-    return frozenset(word.lower() for (word,) in rows)
-
-
-def sql_literal(value: object) -> str:
-    """A constant in a condition."""
-    from understudy.schema.sql import quote_text
-
-    match value:
-        case bool():
-            return str(value).upper()
-        case int():
-            return str(value)
-        case float() if math.isfinite(value):
-            return repr(value)
-        case datetime():
-            return f"{'TIMESTAMP' if value.tzinfo is None else 'TIMESTAMPTZ'} {quote_text(value.isoformat(sep=' '))}"
-        case date():
-            return f"DATE {quote_text(value.isoformat())}"
-        case str():
-            return quote_text(value)
-    raise SchemaError(f"expected a text, a number, a boolean or a date, found {format_value(value)}.")
-
-
-def sql_in(name: str, values: Iterable[object], *, negated: bool = False) -> str:
-    """The condition that a column has one of the values, or none of them."""
-    return f"{sql_name(name)} {'NOT ' * negated}IN ({', '.join(map(sql_literal, values))})"
-
-
-def without_parentheses(sql: str) -> str:
-    """A condition without the parentheses around it, if they match each other."""
-    inner = sql[1:-1]
-    depth = 0
-    for character in re.sub(r"'[^']*'|\"[^\"]*\"", "", inner):
-        depth += (character == "(") - (character == ")")
-        if depth < 0:
-            return sql
-    return inner if sql.startswith("(") and sql.endswith(")") else sql
-
-
 # --------------------------------------------------------------------------------------------------------------- values
+
+
+def unknown_type(name: str, found: object, known: Sequence[str]) -> SchemaError:
+    """A column whose type is not known is an error: as text it would be lost without a word."""
+    others = ", ..." * (len(known) > 15)
+    return SchemaError(
+        f"Column {name!r} has the type {format_value(found)}, which is unknown.{did_you_mean(found, known)} Known types"
+        f" are {', '.join(known[:15])}{others}. Correct it, or remove the column here and declare it in the schema.",
+        column=name,
+    )
+
+
+def _one_line(text: str) -> str:
+    """Text that a TOML comment can hold."""
+    return re.sub(r"[\x00-\x1f\x7f]+", " ", text).encode("utf-8", "replace").decode()
 
 
 Entry = Mapping[str, object]
@@ -388,81 +469,6 @@ def entry_list(value: object) -> list[Entry]:
 def text_list(value: object) -> list[str]:
     """A list of names; empty if it is anything else."""
     return list(value) if isinstance(value, list) and all(isinstance(name, str) for name in value) else []
-
-
-def _one_type(values: object) -> list[Category]:
-    """Each value once and without nulls, integers among floats as floats. Empty if it is not a list of values."""
-    if not isinstance(values, list):
-        return []
-    given = [value for value in values if value is not None]
-    if not all(isinstance(value, str | int | float | bool) for value in given):
-        return []
-    types = set(map(type, given))
-    if types == {int, float}:
-        try:
-            given = [float(value) for value in given]
-        except OverflowError:
-            return []
-    return list(dict.fromkeys(given)) if bool not in types or len(types) == 1 else given
-
-
-def _as_bound(column: Column, value: object) -> Bound | None:
-    """A bound in the type of the column's kind. Texts of dates are read in the column's format, else as ISO dates."""
-    if isinstance(value, bool):
-        return None
-    try:
-        if column.kind in ("integer", "real"):
-            number = float(value) if isinstance(value, str) else value
-            if not isinstance(number, int | float) or not math.isfinite(number):
-                return None
-            return float(number) if column.kind == "real" else number
-        if isinstance(value, str):
-            value = datetime.strptime(value, column.format) if column.format else datetime.fromisoformat(value)
-        if column.kind == "date" and isinstance(value, date):
-            return value.date() if isinstance(value, datetime) else value
-        if isinstance(value, date):
-            return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-    except (ValueError, OverflowError):
-        pass
-    return None
-
-
-def _attained(column: Column, operator: str, value: Bound, what: str) -> _Limit:
-    """A limit. For integers, dates and decimals a strict one becomes the next value, which is not strict."""
-    lower, strict = operator.startswith(">"), operator in (">", "<")
-    step = 1 if lower else -1
-    if column.kind == "integer" and isinstance(value, int | float):
-        rounded = math.ceil(value) if lower else math.floor(value)
-        return _Limit(rounded + step * (strict and rounded == value), False, what)
-    if column.decimals and strict and isinstance(value, int | float) and round(value, column.decimals) == value:
-        return _Limit(round(value + step * 10.0**-column.decimals, column.decimals), False, what)
-    if column.kind == "date" and strict and isinstance(value, date) and date.min < value < date.max:
-        return _Limit(value + timedelta(days=step), False, what)
-    return _Limit(value, strict, what)
-
-
-def _tightest(limits: Sequence[_Limit], sign: int) -> _Limit | None:
-    """The limit that implies the others: the greatest lower one (sign 1), the least upper one (sign -1)."""
-
-    def implies(one: _Limit, other: _Limit) -> bool:
-        distance = _order(one.value, other.value) * sign
-        return distance > 0 or (distance == 0 and one.strict)
-
-    return functools.reduce(lambda one, other: one if implies(one, other) else other, limits) if limits else None
-
-
-def _order(one: Bound, other: Bound) -> int:
-    """-1, 0 or 1, as the first is below, equal to or above the other. Times without a zone are in UTC."""
-    first, second = (
-        value.replace(tzinfo=value.tzinfo or UTC) if isinstance(value, datetime) else value for value in (one, other)
-    )
-    return (first > second) - (first < second)  # type: ignore[operator]
-
-
-def _implied(limit: _Limit, sign: str, bound: Bound) -> bool:
-    """Whether a declared bound implies a limit."""
-    distance = _order(bound, limit.value) * (1 if sign == ">" else -1)
-    return distance > 0 or (distance == 0 and not limit.strict)
 
 
 def _reason(error: Exception, rule: Rule, number: int) -> str:

@@ -1,7 +1,8 @@
-"""Imports schemas of other tools: synthesizers, data checks and SQL.
+"""Imports code books and schemas of other tools: dictionaries, synthesizers, data checks and SQL.
 
 Each reader carries over what its format declares and lists what it cannot; what is not declared is estimated privately.
-Whoever imports a file vouches that it is public: category lists and bounds that were computed from the data are not.
+Ranges and lists that a tool may have found in the data are not declared, unless the caller vouches for them. Whoever
+imports a file vouches that the rest of it is public.
 """
 
 import json
@@ -13,9 +14,20 @@ from typing import NamedTuple
 from understudy.errors import SchemaError, did_you_mean
 from understudy.schema.column import Column
 from understudy.schema.import_checks import is_great_expectations, is_pandera, read_great_expectations, read_pandera
+from understudy.schema.import_ddi import is_ddi, read_ddi
 from understudy.schema.import_ddl import is_ddl, read_ddl
+from understudy.schema.import_frictionless import is_frictionless, read_frictionless
+from understudy.schema.import_redcap import is_redcap, read_redcap
 from understudy.schema.import_sdv import is_mostly, is_sdv, read_mostly, read_sdv
-from understudy.schema.imported import NO_COUNTERPART, Draft, Entry, ImportedSchema, entries, entry_list
+from understudy.schema.imported import (
+    NO_COUNTERPART,
+    Draft,
+    Entry,
+    ImportedSchema,
+    entries,
+    entry_list,
+    unknown_type,
+)
 from understudy.schema.schema import SchemaSource, as_schema
 from understudy.schema.toml import read_text
 from understudy.schema.values import Bound, Category, format_list, format_value
@@ -27,11 +39,15 @@ def import_schema(
     *,
     schema: SchemaSource | None = None,
     lookups: Mapping[str, str] | None = None,
+    table: str | None = None,
+    trust_ranges: bool = False,
 ) -> ImportedSchema:
-    """Reads a schema of another tool, and lists what could not be carried over.
+    """Reads a code book or a schema of another tool, and lists what could not be carried over.
 
     The default format is detected from the content. With `schema` only the rules are taken from the file and added to
-    that schema. `lookups` are CSV files of the tables that foreign keys of an SQL table refer to, by name.
+    that schema. `lookups` are CSV files of the tables that foreign keys of an SQL table refer to, by name. `table` is
+    the one to import of several tables in the file. Ranges and lists of values that a tool may have found in the data
+    are left out, so that they are estimated privately; `trust_ranges` declares them.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
@@ -48,12 +64,13 @@ def import_schema(
             f"There is no schema format {format!r}.{did_you_mean(format, FORMATS)} The formats are {_known_formats()}."
         )
     text = read_text(path)
-    content = text if format == "sql" else _parse(text, str(path))
+    content = text if format in _TEXT_FORMATS else _parse(text, str(path))
     chosen = format or _detect_format(content, str(path))
     try:
         if lookups and chosen != "sql":
             raise SchemaError("Lookup tables are only for foreign keys of SQL tables. Leave them out.")
-        draft = Draft(None if schema is None else as_schema(schema), lookups)
+        base = None if schema is None else as_schema(schema)
+        draft = Draft(base, lookups, table=table, trust_ranges=trust_ranges)
         FORMATS[chosen].read(content, draft)
         return draft.finish()
     except SchemaError as error:
@@ -92,11 +109,7 @@ def _smartnoise_kind(entry: Entry) -> str | None:
 
 def _read_smartnoise(content: Entry, draft: Draft) -> None:
     tables = _smartnoise_tables(content)
-    if len(tables) != 1:
-        raise SchemaError(
-            f"It describes {len(tables)} tables ({', '.join(tables)}), expected one. Keep the one you need."
-        )
-    table = next(iter(tables.values()))
+    table = next(iter(tables.values())) if list(tables) == [""] else tables[draft.choose_table(tables)]
     columns = {name: entry for name, entry in entries(table).items() if "type" in entry or "private_id" in entry}
     private = [name for name, entry in columns.items() if entry.get("private_id") is True]
     if len(private) > 1:
@@ -104,6 +117,9 @@ def _read_smartnoise(content: Entry, draft: Draft) -> None:
     unit = private[0] if private and table.get("row_privacy") is not True else None
     most = table.get("max_ids", table.get("max_contrib", 1))
     for name, entry in columns.items():
+        if entry.get("type") == "unknown" and entry.get("private_id") is not True:
+            draft.leave_unmodelled(name, "SmartNoise does not know its type")
+            continue
         draft.declare(_smartnoise_column(name, entry))
         for key in ("cardinality", "missing_value"):
             if key in entry:
@@ -116,8 +132,8 @@ def _smartnoise_column(name: str, entry: Entry) -> Column:
     if entry.get("private_id") is True:
         return Column(name=name, kind="id")
     kind = _smartnoise_kind(entry)
-    if kind is None:  # "unknown" and types of later versions
-        return Column(name=name, kind="text")
+    if kind is None:
+        raise unknown_type(name, entry.get("type"), (*_SMARTNOISE_KINDS, "unknown"))
     bounds = _bounds(entry.get("lower"), entry.get("upper")) if kind in ("integer", "real", "datetime") else None
     return Column(name=name, kind=kind, nullable=entry.get("nullable") is not False, bounds=bounds)
 
@@ -181,6 +197,8 @@ def _dpsynth_column(name: str, entry: Entry) -> Column:
             return Column(name=name, kind=kind, nullable=nullable, bounds=bounds)
         case "FreeFormTextAttribute":
             return Column(name=name, kind="text")
+        case None if "type" in entry:
+            raise unknown_type(name, entry["type"], tuple(_DPSYNTH_CLASSES))
         case _:
             return Column(name=name, kind="categorical")
 
@@ -235,7 +253,9 @@ def _read_mbi(content: Entry, draft: Draft) -> None:
 
 
 Content = str | Entry
-"""A file: the text of an SQL script, or the mapping in JSON or YAML."""
+"""A file: the text of an SQL script, a CSV or an XML file, or the mapping in JSON or YAML."""
+
+_TEXT_FORMATS = ("redcap", "ddi", "sql")
 
 
 class _Format(NamedTuple):
@@ -256,7 +276,19 @@ def _mapping_format(title: str, detect: Callable[[Entry], bool], read: Callable[
     return _Format(title, lambda content: not isinstance(content, str) and detect(content), read_mapping)
 
 
+def _text_format(title: str, detect: Callable[[str], bool], read: Callable[[str, Draft], None]) -> _Format:
+    """A format that is not JSON or YAML."""
+    return _Format(
+        title,
+        lambda content: isinstance(content, str) and detect(content),
+        lambda content, draft: read(str(content), draft),
+    )
+
+
 FORMATS = {
+    "frictionless": _mapping_format("Frictionless Table Schema or Data Package", is_frictionless, read_frictionless),
+    "redcap": _text_format("REDCap data dictionary CSV", is_redcap, read_redcap),
+    "ddi": _text_format("DDI-Codebook XML", is_ddi, read_ddi),
     "sdv": _mapping_format("SDV metadata or constraints JSON", is_sdv, read_sdv),
     "mostly": _mapping_format("MOSTLY AI generator JSON", is_mostly, read_mostly),
     "pandera": _mapping_format("pandera schema YAML or JSON", is_pandera, read_pandera),
@@ -268,11 +300,7 @@ FORMATS = {
     ),
     "dpsynth": _mapping_format("dpsynth domain YAML", _is_dpsynth, _read_dpsynth),
     "mbi": _mapping_format("mbi domain JSON", _is_mbi, _read_mbi),
-    "sql": _Format(
-        "SQL CREATE TABLE",
-        lambda content: isinstance(content, str),
-        lambda content, draft: read_ddl(str(content), draft),
-    ),
+    "sql": _text_format("SQL CREATE TABLE", is_ddl, read_ddl),
 }
 """The formats that `import_schema` reads, in the order in which they are tried."""
 
@@ -291,10 +319,10 @@ def _detect_format(content: Content, source: str) -> str:
 
 
 def _parse(text: str, source: str) -> Content:
-    """The mapping in a JSON or YAML file, a list of constraints under "constraints"; or SQL as it is."""
+    """The mapping in a JSON or YAML file, a list of constraints under "constraints"; or other text as it is."""
     if source.endswith(".toml"):
         raise SchemaError(f"{source} is TOML, which needs no import. Use it as the schema directly.")
-    if source.endswith(".sql"):
+    if source.lower().endswith((".sql", ".xml", ".csv")) or is_redcap(text) or text.lstrip()[:1] == "<":
         return text
     try:
         content = json.loads(text)
