@@ -26,13 +26,13 @@ from understudy.schema.column import KINDS
 from understudy.studio.forms import Problem, form_of, read_form
 from understudy.studio.jobs import Jobs, State, StudioError, failure_of, log_of, read_json, write_json
 from understudy.studio.plans import Wish, describe_book, describe_plan
+from understudy.studio.synthetic import first_rows
 from understudy.synthesizers import AUTO, describe_methods, name_of
-from understudy.tables import ReadOptions, draft_table, read_table
+from understudy.tables import ReadOptions, draft_table
 from understudy.tables.location import TABLE_ENDINGS
 
 REPORTS = {"evaluate": "scores.json", "disclose": "disclosure.json"}
 """The in-house reports by the command that makes them, with the file that it writes beside its page."""
-PREVIEW_ROWS = 20
 _FORMAT = "understudy-studio"
 
 
@@ -239,10 +239,7 @@ class Desk:
 
     def preview(self, number: int) -> dict[str, object]:
         """The first rows of the synthetic table."""
-        table, _ = read_table(str(self._finished(number)), schema=self._schema_of(number))
-        first = table.slice(0, PREVIEW_ROWS)
-        cells = [["" if value is None else str(value) for value in column] for column in map(_values, first.columns)]
-        return {"columns": table.column_names, "rows": [list(row) for row in zip(*cells, strict=True)]}
+        return first_rows(self._finished(number), self._schema_of(number))
 
     def file(self, number: int, name: str) -> Path:
         """A file of a finished run that the page may offer."""
@@ -356,10 +353,6 @@ class Desk:
             else:
                 options += [f"--{field.name}", "tab" if value == "\t" else str(value)]
         return options
-
-
-def _values(column: object) -> list[object]:
-    return column.to_pylist()  # type: ignore[attr-defined]
 
 
 def _version(toml: str) -> str:
