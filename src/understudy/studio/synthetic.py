@@ -1,4 +1,4 @@
-"""The first rows of a synthetic table, for the page. No other file of the studio reads rows, and none reads real ones."""
+"""The first rows of a synthetic table, for the page. No other file of the studio reads rows."""
 
 from pathlib import Path
 
