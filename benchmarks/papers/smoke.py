@@ -11,7 +11,6 @@ import io
 import os
 import runpy
 import sys
-import time
 import traceback
 import warnings
 from pathlib import Path
@@ -57,11 +56,18 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", help="these scripts, such as quail/splits.py")
     wanted, failed = parser.parse_args().only or scripts(), 0
     for script in wanted:
-        began = time.monotonic()
+        began = cpu_seconds()
         outcome = run(script)
         failed += outcome.startswith("failed")
-        print(f"{script}: {outcome} ({time.monotonic() - began:.0f} s)", flush=True)
+        print(f"{script}: {outcome} ({cpu_seconds() - began:.0f} s of CPU)", flush=True)
+    print(f"{len(wanted)} scripts, {failed} failed, {cpu_seconds():.0f} s of CPU")
     return int(failed > 0)
+
+
+def cpu_seconds() -> float:
+    """Of this process and those that it waited for: what other work on the machine changes little."""
+    times = os.times()
+    return times.user + times.children_user
 
 
 if __name__ == "__main__":
