@@ -58,8 +58,8 @@ def mock(
     """Rows made from a schema alone, as an Arrow table: for writing code before any data may be seen.
 
     Declared categories are equally likely, and numbers, dates and points uniform within their bounds or region. A tenth
-    of the values of nullable columns are null. Ids are fresh numbers, text is a placeholder, and a privacy unit has 1 to
-    `max_rows_per_unit` rows. The rules of the schema are kept; apart from them, columns are independent of each other.
+    of the values of nullable columns are null. Ids are fresh numbers, text is a placeholder, and a privacy unit has 1
+    to `max_rows_per_unit` rows. The rules of the schema are kept; apart from them, columns are independent.
 
     `num_rows` is by default the declared number, else 1,000. Columns without declared categories or bounds are refused,
     or with `fill` get placeholders: "category_1" to "category_3", 0 to 100, dates from 2000 to 2029.
@@ -231,8 +231,8 @@ def _explain_open(schema: Schema, names: Sequence[str]) -> str:
     missing = sorted({str(schema[name].estimated) for name in names})
     listed = ", ".join(map(repr, names[:10])) + " and others" * (len(names) > 10)
     return (
-        f"The schema declares no {' or '.join(missing)} of {listed}, so a mock has no values there. Declare them, or use "
-        "placeholders: --fill (fill=True)."
+        f"The schema declares no {' or '.join(missing)} of {listed}, so a mock has no values there. Declare them, or "
+        "use placeholders: --fill (fill=True)."
     )
 
 
