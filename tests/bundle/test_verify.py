@@ -98,13 +98,10 @@ def swap(old: str, new: str) -> Callable[[str], str]:
     return lambda text: text.replace(old, new, 1)
 
 
-def weaken(text: str) -> str:
-    """A certificate whose queries cost more than it states."""
+def understate(text: str) -> str:
+    """A certificate that states less than its queries cost."""
     content = json.loads(text)
-    for query in content["queries"]:
-        query["event"] = {
-            key: value / 3 if key in ("stddev", "noise_multiplier") else value for key, value in query["event"].items()
-        }
+    content["guarantee"]["epsilon"] /= 2
     return json.dumps(content)
 
 
@@ -118,7 +115,7 @@ FORGED: dict[str, tuple[dict[str, Callable[[str], str]], str]] = {
     "audit": ({"audit_json": swap("canary", "parrot")}, "audit.json is not what this version writes"),
     "readme": ({"README_md": swap("# Evidence", "# Approved evidence")}, "README.md is not what this version"),
     "sign-off": ({"sign_off_html": swap("Prepared by", "Signed by A. Weber")}, "sign-off.html is not what"),
-    "cost": ({"certificate_json": weaken}, "but its queries cost"),
+    "cost": ({"certificate_json": understate}, "but its queries cost"),
     "certificate": ({"certificate_json": swap('"private": true', '"private": false')}, "certificate.json is not what"),
     "mark": ({"certificate_json": swap('"seeded": false', '"seeded": true')}, "contradicts the certificate: 'marks'"),
     "no certificate": ({"certificate_json": lambda text: "{}"}, "not a certificate that can be read"),
@@ -191,13 +188,14 @@ def test_a_newer_format_is_refused(copied: Path) -> None:
 def test_last_digits_may_differ_and_nothing_else() -> None:
     """Another machine computes other last digits, and a figure may be rounded the other way."""
     assert same_figures({"a": [1.0, None, "x"]}, {"a": [1.0 + 1e-9, None, "x"]})
-    for other in (
+    others: list[object] = [
         {"a": [1.0, None, "y"]},
         {"a": [1.01, None, "x"]},
         {"a": [1.0, None]},
         {"b": []},
-        {"a": [True, None]},
-    ):
+        {"a": True},
+    ]
+    for other in others:
         assert not same_figures({"a": [1.0, None, "x"]}, other)
     assert same_text(b"epsilon 1 at 3.01e-05", b"epsilon 1.001 at 3.01e-05")
     for other_text in (b"epsilon 2 at 3.01e-05", b"epsilon 1 at 3.01e-06", b"Epsilon 1 at 3.01e-05", b"epsilon 1"):

@@ -12,6 +12,7 @@ import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -171,7 +172,7 @@ def scored(copied: Path) -> Path:
 
 
 def test_figures_of_real_rows_need_a_mark_that_nobody_misses(scored: Path) -> None:
-    files = {name: scored / f"{name}.{ending}" for name, ending in (("disclosure", "json"), ("report", "html"))}
+    files: dict[str, Any] = {"disclosure": scored / "disclosure.json", "report": scored / "report.html"}
     with pytest.raises(ConfigError, match="say so with --in-house"):
         us.write_bundle(scored / "release", scored / "b.in-house.zip", scores=scored / "scores.json")
     with pytest.raises(ConfigError, match="must contain 'in-house'"):
@@ -203,8 +204,9 @@ def test_figures_of_real_rows_need_a_mark_that_nobody_misses(scored: Path) -> No
 )
 def test_other_documents_are_refused(copied: Path, name: str, text: str) -> None:
     (copied / "file").write_text(text)
+    options: dict[str, Any] = {name: copied / "file"}
     with pytest.raises(BundleError, match=f"--{name} .*(was not written by|is not an HTML page)"):
-        us.write_bundle(copied / "release", copied / "b.in-house.zip", in_house=True, **{name: copied / "file"})
+        us.write_bundle(copied / "release", copied / "b.in-house.zip", in_house=True, **options)
 
 
 # -------------------------------------------------------------------------------------------------------------- marks
@@ -249,13 +251,14 @@ def test_the_release_of_a_graph(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------ refusals
 
 
-def _edit_certificate(folder: Path) -> None:
-    path = folder / "certificate.json"
+def _edit_certificate(folder: Path) -> dict[str, Any]:
+    path = folder / "release" / "certificate.json"
     path.write_text(path.read_text().replace('"released": true', '"released":  true'))
+    return {}
 
 
-REFUSED: dict[str, tuple[Callable[[Path], dict], str]] = {
-    "altered": (lambda f: _edit_certificate(f / "release") or {}, "was altered"),
+REFUSED: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
+    "altered": (_edit_certificate, "was altered"),
     "no release": (lambda f: {"release": f / "absent"}, "is not a release folder"),
     "not a zip": (lambda f: {"path": f / "b.tar"}, "ending in .zip"),
     "inside": (lambda f: {"path": f / "release" / "b.zip"}, "inside the release"),

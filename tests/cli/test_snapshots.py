@@ -89,6 +89,8 @@ COMMANDS = {
             "split",
             "sample",
             "certificate",
+            "bundle",
+            "verify",
             "evaluate",
             "disclose",
             "report",

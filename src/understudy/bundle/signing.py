@@ -72,7 +72,7 @@ def check(
         if signers is None:
             return Signature(made_by)
         listed = ["-f", str(Path(signers).absolute())]
-        known = _run([tool, "-Y", "find-principals", "-s", str(place), *listed], given=b"").stdout.splitlines()
+        known = _run([tool, "-Y", "find-principals", "-s", str(place), *listed]).stdout.splitlines()
         for name in known if identity is None else [identity]:
             if _run([tool, "-Y", "verify", *listed, "-I", name, *common], given=message).returncode == 0:
                 return Signature(made_by, name)
@@ -93,27 +93,23 @@ def find_ssh_keygen() -> str:
     return found
 
 
-def _run(
-    command: list[str], *, given: bytes | None = None, can_prompt: bool = False
-) -> "subprocess.CompletedProcess[str]":
+def _run(command: list[str], *, given: bytes = b"", can_prompt: bool = False) -> "subprocess.CompletedProcess[str]":
     """Runs ssh-keygen. It may ask for a passphrase only if a person sits at the terminal; else it must fail."""
     is_attended = can_prompt and sys.stdin is not None and sys.stdin.isatty()
-    environment = {**os.environ, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
-    message = {"stdin": subprocess.DEVNULL} if given is None else {"input": given}
     try:
         ran = subprocess.run(
             command,
+            input=given,
             capture_output=True,
-            env=environment,
+            env={**os.environ, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"},
             timeout=_PROMPTED_SECONDS if is_attended else _SECONDS,
             start_new_session=not is_attended,  # without a terminal of its own it cannot prompt
             check=False,
-            **message,  # type: ignore[call-overload]
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BundleError(f"ssh-keygen did not finish ({type(error).__name__}). Run it by hand to see why.") from None
-    texts = (stream.decode(errors="replace") for stream in (ran.stdout, ran.stderr))
-    return subprocess.CompletedProcess(command, ran.returncode, *texts)
+    out, said = ran.stdout.decode(errors="replace"), ran.stderr.decode(errors="replace")
+    return subprocess.CompletedProcess(command, ran.returncode, out, said)
 
 
 def _why_not(said: str) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,17 +136,19 @@ def verify_bundle(
         check.documents()
     return Verification(
         str(path),
-        *(tuple(map(_printable, found)) for found in (check.faults, check.marks)),
-        {name: _printable(value) for name, value in check.facts.items()},
-        *(tuple(map(_printable, found)) for found in (check.checked, check.not_checked)),
-        None if check.signed is None else check.signed.key,
-        None if check.signed is None else check.signed.identity,
+        faults=_printable(check.faults),
+        marks=_printable(check.marks),
+        facts=dict(zip(check.facts, _printable(check.facts.values()), strict=True)),
+        checked=_printable(check.checked),
+        not_checked=_printable(check.not_checked),
+        signed_by=None if check.signed is None else check.signed.key,
+        identity=None if check.signed is None else check.signed.identity,
     )
 
 
-def _printable(text: str) -> str:
-    """Text of unknown origin that a terminal shows and does not obey."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+def _printable(texts: Iterable[str]) -> tuple[str, ...]:
+    """Texts of unknown origin that a terminal shows and does not obey."""
+    return tuple("".join(each if each.isprintable() else repr(each)[1:-1] for each in text) for text in texts)
 
 
 def _read_members(path: Path) -> dict[str, Member]:

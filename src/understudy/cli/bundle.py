@@ -51,7 +51,7 @@ def bundle(
 
     It contains the certificate, the schema, the charged plan, versions, recorded audits of the method, a page to sign,
     and the checksum of every file. Nothing in it is computed from real rows outside the guarantee, unless --in-house
-    is given. The same release always gives the same bytes.
+    is given. The same release and the same software give the same bytes.
     """
     from understudy.bundle import verify_bundle, write_bundle
 
