@@ -55,6 +55,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", help="these scripts, such as quail/splits.py")
     wanted, failed = parser.parse_args().only or scripts(), 0
+    import jax
+
+    jax.config.update(
+        "jax_disable_most_optimizations", True
+    )  # programs run once: compiling them takes most of the time
     for script in wanted:
         began = cpu_seconds()
         outcome = run(script)

@@ -308,11 +308,11 @@ def pictures(results: Sequence[Mapping[str, Any]]) -> None:
     chosen = [line for line in first if line["epsilon"] == 1.0 or line["method"] == core.INDEPENDENT]
     if real is None or not chosen:
         return
-    planes = {line["method"]: {"real": real, "synthetic": line["details"]["pca"]} for line in chosen}
+    planes = {_label(line["method"]): {"real": real, "synthetic": line["details"]["pca"]} for line in chosen}
     title = "Adult, epsilon 1: rows along two principal components of the real ones"
     (experiment.IMAGES / "autogan_adult_pca.svg").write_text(core.scatter(planes, title))
     panels = {
-        line["method"]: {"": [[max(0.0, p[2]), max(0.0, p[3])] for p in line["details"]["predictions"]]}
+        _label(line["method"]): {"": [[max(0.0, p[2]), max(0.0, p[3])] for p in line["details"]["predictions"]]}
         for line in chosen
     }
     title = "Adult, epsilon 1: how well each column is predicted, by real rows (across) and by synthetic rows (up)"
