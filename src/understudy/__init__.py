@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from understudy.graphs.fit import plan_graph as plan_graph
     from understudy.graphs.release import GraphRelease as GraphRelease
     from understudy.graphs.schema import GraphSchema as GraphSchema
+    from understudy.metadata.about import About as About
+    from understudy.metadata.describe import describe_release as describe_release
     from understudy.mock_table import mock as mock
     from understudy.privacy.discovery import Binning as Binning
     from understudy.privacy.ledger import Guarantee as Guarantee
@@ -93,6 +95,8 @@ _NAMES_IN = {
     "graphs.fit": ("fit_graph", "plan_graph"),
     "graphs.release": ("GraphRelease",),
     "graphs.schema": ("GraphSchema",),
+    "metadata.about": ("About",),
+    "metadata.describe": ("describe_release",),
     "mock_table": ("mock",),
     "privacy.discovery": ("Binning",),
     "privacy.ledger": ("Guarantee", "Ledger", "Plan", "Statement"),

@@ -28,6 +28,7 @@ from understudy.cli.graph import (
     synth_graph,
 )
 from understudy.cli.labels import IdPrefix, NoSidecar
+from understudy.cli.metadata import metadata
 from understudy.cli.mock import mock
 from understudy.cli.options import (
     Accuracy,
@@ -307,6 +308,7 @@ def certificate(
 
 app.command()(bundle)
 app.command()(verify)
+app.command()(metadata)
 
 
 @app.command()
