@@ -24,7 +24,7 @@ from understudy.run.checkpoint import is_unfinished
 from understudy.schema import Schema
 from understudy.schema.column import KINDS
 from understudy.studio.forms import Problem, form_of, read_form
-from understudy.studio.jobs import Jobs, State, StudioError, failure_of, log_of, read_json, write_json
+from understudy.studio.jobs import Jobs, State, StudioError, failure_of, notes_of, read_json, write_json
 from understudy.studio.plans import Wish, describe_book, describe_plan
 from understudy.studio.synthetic import first_rows
 from understudy.synthesizers import AUTO, describe_methods, name_of
@@ -230,7 +230,7 @@ class Desk:
             "command": shlex.join(["understudy", *job.get("command", [])]),
             "progress": read_json(run / "progress.json") if state is State.RUNNING else None,
             "message": failure_of(run) if state is State.FAILED else None,
-            "notes": [line for line in log_of(run) if line.startswith(("Note", "Warning"))],
+            "notes": notes_of(run),
             "resumable": self._can_resume(run),
             "table": self._table(run).name if state is State.FINISHED else None,
             "reports": {kind: self._report(run, kind) for kind in REPORTS} if state is State.FINISHED else {},

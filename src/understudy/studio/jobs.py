@@ -65,16 +65,17 @@ class Jobs:
             os.ftruncate(lock, 0)
             os.pwrite(lock, str(job.relative_to(self.folder)).encode(), 0)
             self._processes = [each for each in self._processes if each.poll() is None]
-            self._processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-P", "-m", "understudy.studio.supervise", str(job), str(lock)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=(lock,),
-                    start_new_session=True,  # Ctrl-C in the terminal of the server must not end a run
+            with (job / "log.txt").open("ab") as log:
+                self._processes.append(
+                    subprocess.Popen(
+                        [sys.executable, "-P", "-m", "understudy.studio.supervise", str(job), str(lock)],
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        pass_fds=(lock,),
+                        start_new_session=True,  # Ctrl-C in the terminal of the server must not end a run
+                    )
                 )
-            )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
@@ -135,16 +136,20 @@ class Jobs:
             time.sleep(0.02)
 
 
+def notes_of(job: Path) -> list[str]:
+    """What the command of a job has said, beside why it failed."""
+    return [line for line in _log_of(job) if line.strip() and not line.startswith(_PREFIX)]
+
+
 def failure_of(job: Path) -> str:
     """The line in which the command of a failed job says why."""
-    lines = [line for line in log_of(job) if line.startswith(_PREFIX)]
+    lines = [line for line in _log_of(job) if line.startswith(_PREFIX)]
     if not lines:
         return "The command ended without a message. log.txt in its folder may say more."
     return lines[-1].removeprefix(_PREFIX)
 
 
-def log_of(job: Path) -> list[str]:
-    """What the command has printed."""
+def _log_of(job: Path) -> list[str]:
     try:
         return (job / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

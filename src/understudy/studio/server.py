@@ -157,14 +157,14 @@ def serve(desk: Desk, opened: socket.socket, *, browser: bool, tell: Callable[[s
     app = make_app(desk, door)
     tell(f"Studio of {desk.source}, for this machine only. Stop it with Ctrl-C.")
     tell(f"Everything is written to {desk.folder}{os.sep}, which only you can open.")
-    tell(door.url)
-    threading.Thread(target=_load_planner, daemon=True).start()
-    if browser:
-        webbrowser.open(_opening_page(desk.folder, door).as_uri())
     config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, lifespan="off")
+    threading.Thread(target=_load_planner, daemon=True).start()
     try:
+        tell(door.url)
+        if browser:
+            webbrowser.open(_opening_page(desk.folder, door).as_uri())
         uvicorn.Server(config).run(sockets=[opened])
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # the usual end
         pass
     finally:
         (desk.folder / "open.html").unlink(missing_ok=True)
