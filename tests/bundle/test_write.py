@@ -92,8 +92,8 @@ def test_other_files_of_the_folder_are_left_out_and_named(copied: Path) -> None:
     (release / "run.checkpoint").mkdir()
     (release / "run.checkpoint" / "state.json").write_text(CANARY)
     (release / "scores.json").symlink_to(release / "people.csv")
-    (note, *_) = us.write_bundle(release, copied / "b.zip")
-    assert note.endswith("no file of a release: journal.jsonl, people.csv, run.checkpoint, scores.json.")
+    note = us.write_bundle(release, copied / "b.zip").notes[0]
+    assert note.endswith("no release has such files: journal.jsonl, people.csv, run.checkpoint, scores.json.")
     assert set(read(copied / "b.zip")) == PUBLIC
     assert CANARY not in (copied / "b.zip").read_bytes().decode(errors="replace")
 
@@ -177,6 +177,10 @@ def test_figures_of_real_rows_need_a_mark_that_nobody_misses(scored: Path) -> No
         us.write_bundle(scored / "release", scored / "b.in-house.zip", scores=scored / "scores.json")
     with pytest.raises(ConfigError, match="must contain 'in-house'"):
         us.write_bundle(scored / "release", scored / "b.zip", scores=scored / "scores.json", in_house=True)
+    (scored / "b.in-house.zip").symlink_to(scored / "b.zip")
+    with pytest.raises(ConfigError, match="must contain 'in-house'"):
+        us.write_bundle(scored / "release", scored / "b.in-house.zip", scores=scored / "scores.json", in_house=True)
+    (scored / "b.in-house.zip").unlink()
     with pytest.raises(ConfigError, match="needs a file to add"):
         us.write_bundle(scored / "release", scored / "b.in-house.zip", in_house=True)
     out = scored / "b.in-house.zip"
@@ -215,8 +219,9 @@ def test_other_documents_are_refused(copied: Path, name: str, text: str) -> None
 @pytest.mark.parametrize("how", [{"epsilon": 1, "seed": 0}, {"guarantee": us.Guarantee.not_private()}])
 def test_a_release_without_a_guarantee_is_marked_at_the_head(tmp_path: Path, how: dict) -> None:
     us.fit(REAL, "independent", schema=us.Schema.from_toml(SCHEMA), **how).save(tmp_path / "release")
-    us.write_bundle(tmp_path / "release", tmp_path / "b.zip")
+    written = us.write_bundle(tmp_path / "release", tmp_path / "b.zip")
     contents = read(tmp_path / "b.zip")
+    assert json.loads(contents["plan.json"])["private"] is False
     manifest = json.loads(contents["manifest.json"])
     assert (manifest["private"], manifest["marks"][0][:11]) == (False, "NOT PRIVATE")
     assert contents["README.md"].decode().split("\n\n")[1].startswith("> **NOT PRIVATE:")
@@ -224,14 +229,14 @@ def test_a_release_without_a_guarantee_is_marked_at_the_head(tmp_path: Path, how
     found = us.verify_bundle(tmp_path / "b.zip")
     assert found.is_intact
     assert found.facts["Guarantee"] == "none"
-    assert found.marks == tuple(manifest["marks"])
+    assert found.marks == written.marks == tuple(manifest["marks"])
 
 
 def test_the_entry_of_a_budget_book_is_in_the_manifest(tmp_path: Path) -> None:
     book = us.BudgetBook.create(tmp_path / "visits.book", epsilon=3, delta=1e-5)
     schema = us.Schema.from_toml(SCHEMA.replace("visits | <b>", "visits"))
     us.fit(REAL, "independent", epsilon=1, schema=schema, book=book).save(tmp_path / "release")
-    assert us.write_bundle(tmp_path / "release", tmp_path / "b.zip") == ()
+    assert us.write_bundle(tmp_path / "release", tmp_path / "b.zip") == ((), ())
     entry = us.Release.load(tmp_path / "release").statement.facts.book
     assert entry is not None
     found = json.loads(read(tmp_path / "b.zip")["manifest.json"])["release"]["book"]

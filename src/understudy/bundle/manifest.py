@@ -63,8 +63,8 @@ def plan_as_charged(certified: Mapping[str, Any]) -> bytes:
     guarantee = certified["guarantee"]
     figures = {key: guarantee[key] for key in ("epsilon", "epsilon_target", "delta", "meaning")}
     about = {"format": "understudy-plan", "format_version": certified["format_version"]}
-    version = {"understudy_version": certified["understudy_version"]}
-    return json_bytes({**about, **version, **figures, "queries": certified["queries"], "expected": [], "notes": []})
+    marks = {key: certified[key] for key in ("understudy_version", "private", "seeded")}
+    return json_bytes({**about, **marks, **figures, "queries": certified["queries"], "expected": [], "notes": []})
 
 
 def read_facts(manifest: Mapping[str, Any]) -> Facts:

@@ -377,7 +377,12 @@ class _Check:
         if statement.facts.graph_unit is not None:
             self.not_checked.append("schema.toml: that of a graph is not compared with the certificate.")
             return
-        if public_facts(Schema.from_toml(self._data("schema.toml").decode())).declared != statement.facts.declared:
+        try:
+            schema = Schema.from_toml(self._data("schema.toml").decode())
+        except _UNREADABLE as error:
+            self.faults.append(f"schema.toml is not a schema that can be read ({type(error).__name__}).")
+            return
+        if public_facts(schema).declared != statement.facts.declared:
             self.faults.append("schema.toml does not declare what the certificate lists as declared.")
         else:
             self.checked.append("schema.toml declares what the certificate lists as declared.")

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from understudy._version import __version__
 from understudy.audit.record import audits_of, audits_to_json
@@ -24,7 +24,7 @@ from understudy.bundle.manifest import (
     plan_as_charged,
     read_json,
 )
-from understudy.bundle.pages import Facts, Table, make_readme, make_sign_off
+from understudy.bundle.pages import Facts, Table, make_readme, make_sign_off, marks
 from understudy.bundle.verify import verify_bundle
 from understudy.certificate_page import CERTIFICATE_FILES
 from understudy.disclosure.disclose import FORMAT as DISCLOSURE
@@ -40,6 +40,15 @@ from understudy.run.environment import software_facts
 FilePath = str | os.PathLike[str]
 
 
+class Written(NamedTuple):
+    """What a steward should know about a bundle that was written."""
+
+    marks: tuple[str, ...]
+    """Whether it is not private, or in-house."""
+    notes: tuple[str, ...]
+    """What was left out of it, and what it cannot show."""
+
+
 def write_bundle(
     release: FilePath,
     path: FilePath,
@@ -53,7 +62,7 @@ def write_bundle(
     sign: FilePath | None = None,
     pdf: bool = False,
     force: bool = False,
-) -> tuple[str, ...]:
+) -> Written:
     """Write the evidence bundle of a release folder as one zip file. Returns what a steward should know about it.
 
     Formal guarantee: without `in_house`, every file of the bundle is computed from the release and from public facts,
@@ -107,7 +116,7 @@ def write_bundle(
             write_archive(file, contents, measured)
         if faults := verify_bundle(part).faults:
             raise ReleaseError(f"{release} contradicts itself: {faults[0]} Nothing was written.")
-    return found.notes
+    return Written(tuple(marks(found.statement, in_house=in_house)), found.notes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +142,7 @@ def _read_release(folder: Path) -> _Found:
             raise ReleaseError(f"{folder / name} is a link or no plain file. Put the file itself into the release.")
     release = GraphRelease.load(folder) if is_graph_release(folder) else Release.load(folder)
     others = sorted(each.name for each in folder.iterdir() if each.name not in RELEASE_FILES)
-    notes = [f"Left out, because it is no file of a release: {', '.join(others)}."] if others else []
+    notes = [f"Left out, because no release has such files: {_listed(others)}."] if others else []
     if release.statement.facts.book is None and release.statement.is_private:
         notes.append("The run used no budget book, so the bundle does not show what earlier releases have cost.")
     return _Found(
@@ -141,9 +150,14 @@ def _read_release(folder: Path) -> _Found:
         statement=release.statement,
         certificate={name: (folder / name).read_bytes() for name in CERTIFICATE_FILES},
         schema=release.schema.to_toml(),
-        made_with=getattr(release, "made_with", None) or {},
+        made_with=release.made_with or {},
         notes=tuple(notes),
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(name if name.isprintable() else repr(name) for name in names[:5]) + more
 
 
 def _mode(path: Path) -> int | None:
@@ -224,7 +238,7 @@ def _check_in_house(path: Path, in_house: bool, named: Mapping[str, Path]) -> No
         )
     if in_house and not named:
         raise ConfigError("--in-house needs a file to add: --disclosure, --scores or --report.")
-    if in_house and "in-house" not in path.name:
+    if in_house and "in-house" not in Path(os.path.realpath(path)).name:
         raise ConfigError(
             f"{path}: the name of an in-house bundle must contain 'in-house', so that nobody publishes it by mistake. "
             f"Use {path.stem}.in-house.zip."

@@ -53,9 +53,9 @@ def bundle(
     and the checksum of every file. Nothing in it is computed from real rows outside the guarantee, unless --in-house
     is given. The same release and the same software give the same bytes.
     """
-    from understudy.bundle import verify_bundle, write_bundle
+    from understudy.bundle import write_bundle
 
-    notes = write_bundle(
+    written = write_bundle(
         folder,
         out,
         tables=tables or (),
@@ -68,9 +68,9 @@ def bundle(
         pdf=pdf,
         force=force,
     )
-    for note in notes:
+    for note in written.notes:
         echo(f"Note: {note}", quiet=quiet)
-    for mark in verify_bundle(out).marks:
+    for mark in written.marks:
         typer.echo(f"{mark[:1].upper()}{mark[1:]}.", err=True)
     echo(f"Wrote {out}. Anyone can check it with: understudy verify {out}", quiet=quiet)
 

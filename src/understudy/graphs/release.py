@@ -29,6 +29,7 @@ from understudy.privacy.ledger import Statement
 from understudy.privacy.noise import fresh_key
 from understudy.release import RELEASE_FILES, check_seed, guarantee_figures
 from understudy.run.atomic import atomic_folder, json_bytes
+from understudy.run.environment import software_facts
 from understudy.summary import Summarized, Summary
 from understudy.tables import Label, attach_label
 
@@ -60,6 +61,8 @@ class GraphRelease(Summarized):
     statement: Statement
     tables: tuple[tuple[str, str], ...] = ()
     """Name and SHA-256 of the synthetic edge list that was written with the release, if one was."""
+    made_with: Mapping[str, str] | None = dataclasses.field(default=None, repr=False)
+    """Versions of the software that made it, as recorded in its folder; None: it was made by this process."""
 
     @property
     def num_edges(self) -> int:
@@ -140,6 +143,7 @@ class GraphRelease(Summarized):
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "understudy_version": __version__,
+            "made_with": software_facts() if self.made_with is None else dict(self.made_with),
             "private": self.statement.is_private,
             "schema": self.schema.to_dict(),
             "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
@@ -172,7 +176,8 @@ class GraphRelease(Summarized):
             certified = json.loads(files["certificate.json"])
             tables = tuple((name, sum_) for name, sum_ in certified["checksums"].items() if name not in files)
             schema, statement = GraphSchema.from_dict(content["schema"]), certificate.from_json(certified)
-            return cls(schema, arrays["degrees"], arrays["block_counts"], statement, tables)
+            made_with = dict(content.get("made_with", {}))
+            return cls(schema, arrays["degrees"], arrays["block_counts"], statement, tables, made_with)
         except OSError as error:
             raise ReleaseError(
                 f"{folder} is not a release folder: {Path(error.filename or folder).name} cannot be read "
