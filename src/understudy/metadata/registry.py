@@ -65,7 +65,10 @@ def _privacy(described: DescribedRelease) -> JsonObject:
     assert isinstance(guarantee, Mapping)
     unit = statement.facts.unit
     declared = "; ".join(statement.facts.declared) or "none"
-    kinds = ", ".join(f"{column.name} ({column.kind})" for column in described.schema.columns if not column.drop)
+    released = [
+        described.schema[name] for field in described.fields if (name := str(field["name"])) in described.schema
+    ]
+    kinds = ", ".join(f"{column.name} ({column.kind})" for column in released)
     protected = "one row" if unit is None else f"up to {statement.max_rows_per_unit} rows with the same {unit}"
     return {
         "dp_variant": {
