@@ -342,6 +342,7 @@ def test_requests_of_another_page_are_refused(page: Any, folder: Path, serve: Ca
         assert navigation.value.status == 403
         other.close()
     evil.shutdown()
+    evil.server_close()
     assert (folder / "people.studio" / "schema.toml").read_bytes() == before
     assert not (folder / "people.studio" / "runs").exists()
 
