@@ -22,6 +22,7 @@ FIGURES = {
     "Q6": "Figures 33 and 34",
 }
 INNER = ("patectgan", "mwem", "dpctgan", "dpgan", "pategan")
+TEN = (*INNER, *(f"quail({name})" for name in INNER))
 ALONE = "learner alone"
 
 
@@ -152,15 +153,21 @@ def _seeds(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def _leaders(lines: Sequence[dict[str, Any]], score: str, *, highest: bool) -> dict[float, tuple[str, float]]:
-    """The best method of each epsilon, where the paper's ten were run."""
-    wanted = {*INNER, *(f"quail({name})" for name in INNER)}
+    """The best of the paper's ten methods at each epsilon, where most of them were run."""
     found = {}
     for epsilon in sorted({line["epsilon"] for line in lines if line["epsilon"] != float("inf")}):
-        means = {name: _values(lines, score, method=name, epsilon=epsilon) for name in wanted}
-        if all(means.values()):
+        every = {name: _values(lines, score, method=name, epsilon=epsilon) for name in TEN}
+        means = {name: values for name, values in every.items() if values}
+        if len(means) > len(TEN) / 2:
             order = sorted(means, key=lambda name: float(np.mean(means[name])), reverse=highest)
             found[epsilon] = (order[0], float(np.mean(means[order[0]])))
     return found
+
+
+def _not_run(lines: Sequence[dict[str, Any]]) -> str:
+    """Which of the ten methods have no line, as a clause."""
+    missing = [name for name in TEN if not any(line["method"] == name for line in lines)]
+    return f" ({' and '.join(missing)} not run)" if missing and lines else ""
 
 
 def _internal_rows() -> list[Row]:
@@ -169,7 +176,8 @@ def _internal_rows() -> list[Row]:
     return [
         Row(
             id="Q8",
-            what="Figures 5a, 26 and 27a, internal classification table (a simulated substitute): best F1",
+            what="Figures 5a, 26 and 27a, internal classification table (a simulated substitute): best F1"
+            + _not_run(lines),
             sound="; ".join(parts),
             seeds=_seeds(lines),
             command="internal.py",
