@@ -10,7 +10,7 @@ PACKAGE_STAMP := .venv/.package
 # Extras in the wheelhouse and so in the image, for example: make wheelhouse EXTRAS=pandas,excel
 EXTRAS ?=
 
-.PHONY: setup demo test long-test check docs docs-test audit-test cluster-test spark-test studio-test package-test wheelhouse notebooks papers bench slow clean
+.PHONY: setup demo test long-test check docs docs-test audit-test cluster-test spark-test studio-test package-test wheelhouse fuzz notebooks papers bench slow clean
 
 setup: $(STAMP)
 
@@ -85,6 +85,10 @@ spark-test: $(SPARK_STAMP)
 # The wheel and the source archive, and the wheel in an empty environment without a network.
 package-test: $(PACKAGE_STAMP)
 	$(BIN)/python -m pytest -q -m package tests/test_distribution.py --durations 5
+
+# 10,000 damaged files; the default suite has 200.
+fuzz: $(STAMP)
+	UNDERSTUDY_FUZZ=10000 $(BIN)/python -m pytest -q -n auto tests/fuzz --durations 5
 
 # Everything that an installation without a network needs, in wheelhouse/ (docs/howto/closed_environments.md).
 wheelhouse: $(STAMP)

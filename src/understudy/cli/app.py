@@ -408,7 +408,12 @@ def report(
     check_outputs({"--out": out}, [scores], force=force)
     scorecard = Scorecard.load(scores)
     statement, of = read_statement(release, scorecard.methods)
-    write_report(out, scorecard, statement, of=of, force=force)
+    try:
+        write_report(out, scorecard, statement, of=of, force=force)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{scores} is damaged or was edited: it cannot be drawn. Write it again with 'understudy evaluate --json'."
+        ) from error
     typer.echo(WARNING)
     echo(f"Wrote {out}", quiet=quiet)
 

@@ -28,10 +28,10 @@ def read_parquet(location: TableLocation) -> pa.Table:
 def read_arrow(location: TableLocation) -> pa.Table:
     try:
         try:
-            return without_metadata(pa.feather.read_table(str(location.path)))
+            return _intact(without_metadata(pa.feather.read_table(str(location.path))))
         except pa.ArrowInvalid:  # a stream and not a file
             with pa.memory_map(str(location.path)) as file, pa.ipc.open_stream(file) as reader:
-                return without_metadata(pa.Table.from_batches(_whole_stream(reader, file), reader.schema))
+                return _intact(without_metadata(pa.Table.from_batches(_whole_stream(reader, file), reader.schema)))
     except pa.ArrowNotImplementedError:
         return _read_by_polars(location)
 
@@ -64,7 +64,7 @@ def open_arrow(location: TableLocation) -> BatchReader | None:
             is_file = isinstance(reader, pa.RecordBatchFileReader)
             own = map(reader.get_batch, range(reader.num_record_batches)) if is_file else _whole_stream(reader, file)
             for batch in own:
-                yield without_metadata(pa.Table.from_batches([batch]))
+                yield _intact(without_metadata(pa.Table.from_batches([batch])))
 
     with location.path.open("rb") as file:
         if file.read(4) == b"FEA1":
@@ -103,6 +103,33 @@ def _whole_stream(reader: pa.RecordBatchStreamReader, file: pa.MemoryMappedFile)
         yield batch
     if file.tell() == end_of_last:
         raise ValueError("the end is missing")  # explained by the caller
+
+
+def _intact(table: pa.Table) -> pa.Table:
+    """Raises if lengths, offsets or indices lead outside their buffers: pyarrow would read other memory there.
+
+    Values are not looked at: texts need not be UTF-8, and no value of a row causes a refusal.
+    """
+    for column in table.columns:
+        for chunk in column.chunks:
+            chunk.validate()
+            _as_bytes(chunk).validate(full=_has_references(chunk.type))  # the caller explains what it raises
+    return table
+
+
+def _has_references(type: pa.DataType) -> bool:
+    """Whether the values of this type are found by offsets or indices."""
+    return pa.types.is_dictionary(type) or pa.types.is_nested(type) or type in _BYTES or type in _BYTES.values()
+
+
+_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+
+
+def _as_bytes(values: pa.Array) -> pa.Array:
+    """Texts as bytes, of which any are valid."""
+    if pa.types.is_dictionary(values.type):
+        return pa.DictionaryArray.from_arrays(values.indices, _as_bytes(values.dictionary), safe=False)
+    return values.view(_BYTES[values.type]) if values.type in _BYTES else values
 
 
 def _read_by_polars(location: TableLocation, num_rows: int | None = None) -> pa.Table:

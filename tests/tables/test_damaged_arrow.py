@@ -1,0 +1,59 @@
+"""Arrow files with offsets or indices outside their buffers are refused: pyarrow would read other memory there."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from understudy.errors import TableError
+from understudy.tables import read_table
+
+TEXTS = [f"text {i}" for i in range(50)]
+
+
+def write(path: Path, column: pa.Array, *, stream: bool) -> None:
+    table = pa.table({"a": column})
+    with (pa.ipc.new_stream if stream else pa.ipc.new_file)(path, table.schema) as writer:
+        writer.write_table(table)
+
+
+def replace_once(path: Path, old: bytes, new: bytes) -> None:
+    content = path.read_bytes()
+    assert content.count(old) == 1
+    assert len(old) == len(new)
+    path.write_bytes(content.replace(old, new))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_offsets_outside(kind: pa.DataType, stream: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    write(path, pa.array(TEXTS, kind), stream=stream)
+    width = np.int64 if pa.types.is_large_string(kind) else np.int32
+    offsets = np.cumsum([0, *map(len, TEXTS)]).astype(width)
+    changed = offsets.copy()
+    changed[7] = 2**30
+    replace_once(path, offsets.tobytes(), changed.tobytes())
+    with pytest.raises(TableError, match="cannot be read as Arrow: it is damaged"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_indices_outside(stream: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    indices = np.arange(40, 0, -1, dtype=np.int32)
+    write(path, pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(TEXTS)), stream=stream)
+    replace_once(path, indices.tobytes(), np.where(indices == 9, 2**20, indices).astype(np.int32).tobytes())
+    with pytest.raises(TableError, match="cannot be read as Arrow: it is damaged"):
+        read_table(path)
+
+
+def test_texts_need_not_be_utf8(tmp_path: Path) -> None:
+    """They are values of rows, and no value causes a refusal."""
+    path = tmp_path / "a.arrow"
+    texts = pa.array([b"fine", b"\xff\xfe", b"fine"], pa.binary()).view(pa.string())
+    write(path, texts, stream=False)
+    table, *_ = read_table(path)
+    column = table["a"].to_pylist()
+    assert (column[0], len(column)) == ("fine", 3)
