@@ -155,3 +155,10 @@ def test_private_rows_that_do_not_fit_in_memory_do_not_show_their_number(monkeyp
         boosted()
     assert "4000" not in str(found.value)
     assert found.value.__context__ is None
+
+
+def test_a_plan_for_more_rows_than_can_be_summed_is_refused() -> None:
+    sizes: dict[str, Any] = {"num_samples": 100, "num_discriminators": 3, "epsilon": 1, "rounds": 2}
+    us.plan_boost(num_rows=2**32, **sizes)
+    with pytest.raises(us.ConfigError, match="exact up to 4,294,967,296 rows"):
+        us.plan_boost(num_rows=2**32 + 1, **sizes)

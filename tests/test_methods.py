@@ -134,6 +134,7 @@ def test_names_survive_being_written(workload: list[list[str]]) -> None:
         ("logistic", "There is no method 'logistic'"),
         ("(mst, mst)", "a method is a name"),
         ("mst(iteration=5)", "has no setting 'iteration'. Did you mean 'iterations'?"),
+        ("dpgan(batch_size=64)", "has no setting 'batch_size'. Set sampling_rate, the expected fraction"),
         ("mst(zzz=5)", "Its settings are: fractions"),
         ("mst(mst)", "positional argument"),
         ("mst(iterations=many)", "iterations must be a whole number of at least 1, found many"),

@@ -35,6 +35,7 @@ from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFacts, Query, Statement
 from understudy.privacy.noise import fresh_key, noise_source
 from understudy.privacy.scoring import PrivateScores, RowScore, noisy_score_selections, trace_scores, unit_scores
+from understudy.privacy.selection import check_num_rows
 from understudy.release import check_seed, check_size
 from understudy.synthesizers.boosted.game import Constant, Together, Values, play, promised_gap, reject_exactly
 from understudy.synthesizers.boosted.method import gap_sentences
@@ -117,6 +118,7 @@ def plan_boost(
         (rounds, "rounds"),
     ):
         check_size(size, what)
+    check_num_rows(int(num_rows))
     _check_learning_rate(learning_rate)
     wanted = _require_guarantee(read_guarantee(guarantee, epsilon, delta)).with_delta_for(num_rows)
     return _plan(wanted.budget(), num_rows, num_samples, num_discriminators, rounds, learning_rate)

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import Self
+from typing import Never, Self
 
 
 class UnderstudyError(Exception):
@@ -188,6 +188,18 @@ class ConditionError(UnderstudyError):
         super().__init__(message)
         self.column = column
         """The column that does not exist, or that the condition leaves without a value; None: another fault."""
+
+
+def raise_alone(error: UnderstudyError, cause: Exception | None = None) -> Never:
+    """Raises an error without the one that is being handled, whose message may quote a size or a value of the table.
+
+    `from None` hides that one from tracebacks, but leaves it in `__context__`, from where it can get into a log.
+    """
+    try:
+        raise error from cause
+    except UnderstudyError:
+        error.__context__ = cause
+        raise
 
 
 def did_you_mean(found: object, known: Iterable[object], *, cutoff: float = 0.6) -> str:

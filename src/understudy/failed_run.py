@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Never
 
 from understudy import certificate, certificate_page
 from understudy.certificate import round_up
@@ -24,6 +23,7 @@ from understudy.errors import (
     TableError,
     TrainingError,
     UnderstudyError,
+    raise_alone,
 )
 from understudy.privacy.ledger import Ledger, Statement
 from understudy.run.atomic import atomic_folder
@@ -91,20 +91,11 @@ def record_failure(
         if not ledger.queries:
             if isinstance(error, UnderstudyError):
                 raise
-            _raise_alone(FailedRun(f"{_failure(error)} Nothing was charged."), cause)
+            raise_alone(FailedRun(f"{_failure(error)} Nothing was charged."), cause)
         if checkpoint is not None and isinstance(error, CheckpointError | TableError):
             raise
         spent = _write_record(_failure(error), statement(), checkpoint)
-        _raise_alone(spent, cause)
-
-
-def _raise_alone(failed: UnderstudyError, cause: Exception | None) -> Never:
-    """Raises the error without what it was raised from, whose message may quote a size or a value of the table."""
-    try:
-        raise failed from cause
-    except UnderstudyError:
-        failed.__context__ = cause
-        raise
+        raise_alone(spent, cause)
 
 
 def read_record(folder: str | os.PathLike[str]) -> Statement | None:

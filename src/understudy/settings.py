@@ -322,9 +322,11 @@ def check_names(cls: type, values: Mapping[str, object]) -> None:
     known = settings_of(cls)
     for name in values:
         if name not in known:
+            hint = did_you_mean(name, known)
+            if name == "batch_size" and "sampling_rate" in known:  # a usual name, and chunk_size is another thing
+                hint = " Set sampling_rate, the expected fraction of the units in a batch: batch_size / number of rows."
             raise ConfigError(
-                f"{cls.__name__} has no setting {name!r}.{did_you_mean(name, known)} Its settings are: "
-                f"{', '.join(known) or 'none'}."
+                f"{cls.__name__} has no setting {name!r}.{hint} Its settings are: {', '.join(known) or 'none'}."
             )
 
 

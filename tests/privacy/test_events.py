@@ -109,6 +109,13 @@ def test_descriptions(event: Event, words: str) -> None:
     assert event.describe() == words
 
 
+def test_laplace_counts_cover_units_of_as_many_rows_as_their_sensitivity() -> None:
+    ledger = Ledger(Guarantee(5.0, 1e-6), noise=SecureNoise(), max_rows_per_unit=3)
+    ledger.charge(Query("c", "counts", LaplaceCounts(0.5, 3)))
+    with pytest.raises(BudgetExceeded, match="covers 2 row"):
+        ledger.charge(Query("c", "counts", LaplaceCounts(0.5, 2)))
+
+
 def test_a_histogram_of_units_costs_as_one_of_rows_with_one_row_per_unit() -> None:
     """And covers units of any number of rows."""
     units, rows = UnitHistogram(7.0), DiscreteGaussian(7.0)

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,17 @@ def test_rounded_scores_move_by_no_more_than_their_sensitivity(weight: float, of
         for cell in draw.integers(cells, size=20):
             after = _exact_score(counts + (np.arange(cells) == cell), expected, weight, offset)
             assert abs(after - before) <= sensitivity
+
+
+def test_errors_of_marginals_are_exact_sums_of_whole_steps() -> None:
+    """Also where a sum of floats would round: 2^33 rows in cells of every size."""
+    draw = np.random.default_rng(1)
+    for size in (1000, 2**33):
+        counts = draw.multinomial(size, draw.dirichlet(np.full(5000, 0.1)))
+        expected = size * draw.dirichlet(np.full(5000, 0.1))
+        steps = [Fraction(round(Fraction(each) * 2**20), 2**20) for each in expected.tolist()]
+        error = sum(abs(int(count) - each) for count, each in zip(counts, steps, strict=True))
+        assert _exact_score(counts, expected, 1.0, 0.0) == float(error)
 
 
 def test_choices_among_boxes_keep_their_privacy_ratio() -> None:

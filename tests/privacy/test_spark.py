@@ -463,9 +463,19 @@ def test_errors_are_not_told_apart_by_what_a_row_may_say() -> None:
         "No module named 'numpy'",
         f"{spark_rows._OTHER_VERSION} 1",
         "x ModuleNotFoundError: No module named 'os'",
+        "[PYTHON_VERSION_MISMATCH] Python in worker has different version",
     ):
         quoted = RuntimeError(f"[CAST_INVALID_INPUT] The value '{text}' cannot be cast to BIGINT")
         assert "failed for good" in str(spark_rows._explain(quoted))
+
+
+def test_executors_with_another_python() -> None:
+    text = (
+        "An exception was thrown from the Python worker:\n"
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
+        "version: 3.10 than that in driver: 3.11, PySpark cannot run with different minor versions.\n"
+    )
+    assert "a different version of Python" in str(spark_rows._explain(RuntimeError(text)))
 
 
 def test_a_folder_that_changes_between_jobs(spark: "SparkSession", tmp_path: Path) -> None:

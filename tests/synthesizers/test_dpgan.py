@@ -227,6 +227,19 @@ def test_groups_beside_generated_rows_that_are_not_clipped_are_warned_of() -> No
         assert any("Set fake_term=clipped" in note.text for note in notes) is warned
 
 
+def test_equal_noise_for_groups_that_may_be_too_different_is_warned_of() -> None:
+    schema, _ = survey()
+    for settings, warned in (
+        ("clip_groups=4, clip_allocation=equal, adaptive_clip=public", True),
+        ("clip_groups=4, clip_allocation=equal, clip_norm=1000", True),
+        ("clip_groups=4, clip_allocation=equal, clip_norm=1", False),
+        ("clip_groups=4, adaptive_clip=public", False),
+        ("clip_allocation=equal, adaptive_clip=public", False),
+    ):
+        notes = us.plan(schema, f"dpgan({settings}, steps=20, sampling_rate=0.9)", epsilon=1.0, delta=1e-6).notes
+        assert any("Set clip_allocation=optimal" in note.text for note in notes) is warned, settings
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("adaptive", ["public", "quantile", "noisy_norm"])
 def test_clip_bounds_may_follow_what_is_not_private(adaptive: str) -> None:

@@ -30,6 +30,7 @@ from understudy.tables import (
     drafting,
     jsonlines,
     read_table,
+    stream,
     stream_draft,
     write_table,
 )
@@ -207,6 +208,24 @@ def test_folders(tmp_path: Path) -> None:
     check_draft(tmp_path / "t")
     pq.write_table(pa.table({"x": ["a"], "c": ["2020-01-01"]}), tmp_path / "t" / "year=2021" / "9.parquet")
     check_draft(tmp_path / "t")
+
+
+def test_every_batch_is_converted_before_anything_can_be_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draft reads the file to the end, but an error of its conversion must not come after a charge either."""
+    monkeypatch.setattr(stream, "KEPT_BYTES", 0)  # as for a large table
+    path = tmp_path / "a.csv"
+    path.write_text("x\n" + "1\n" * 50)
+    converted, convert = [], drafting._Column.convert
+
+    def counted(self: drafting._Column, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        converted.append(len(values))
+        return convert(self, values)
+
+    monkeypatch.setattr(drafting._Column, "convert", counted)
+    read_private_table(path, None)
+    assert sum(converted) == 50
 
 
 def test_a_view_whose_rows_change(tmp_path: Path) -> None:

@@ -24,9 +24,11 @@ from understudy.tables import (
     from_frame,
     read_table,
     restyle,
+    stream_table,
     to_frame,
     write_table,
 )
+from understudy.tables.drafting import stream_draft
 
 
 def to_pandas(table: pa.Table, origin: Origin) -> pd.DataFrame:
@@ -399,3 +401,36 @@ def test_bad_json_lines(tmp_path: Path) -> None:
     assert error.column == "a"
     assert "column 'a' holds both number and string" in str(error)
     assert refuse(tmp_path, f'{{"a":1}}\n{{"a":"{CANARY}\n', "x.jsonl").line == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", f"x,y\n1,2\n{CANARY},3,4\n"),
+        ("a.csv", f"x,y\n1,{CANARY}\n\xe9,2\n".encode("latin-1")),
+        ("a.csv", f'x,y\n1,2\n"{CANARY},3\n'),
+        ("a.parquet", f"PAR1{CANARY}PAR1"),
+    ],
+    ids=["too many fields", "another encoding", "an open quote", "damaged Parquet"],
+)
+@pytest.mark.parametrize("declared", [True, False])
+def test_an_error_carries_no_row_however_deep(
+    tmp_path: Path, name: str, content: "str | bytes", declared: bool
+) -> None:
+    """The errors of readers quote rows, and `from None` would leave them in `__context__`."""
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    schema = Schema(columns=tuple(Column(name=column, kind="integer") for column in "xy")) if declared else None
+
+    def read() -> None:
+        found = stream_draft(path) if schema is None else stream_table(path, schema=schema)
+        assert found is not None
+        found[0].check()
+
+    for attempt in (read, lambda: read_table(path, schema=schema)):
+        with pytest.raises(TableError) as caught:
+            attempt()
+        errors: list[BaseException | None] = [caught.value]
+        while (error := errors.pop()) is not None:
+            assert CANARY not in str(error) + repr(vars(error)) + repr(error.args)
+            errors += [None, *filter(None, (error.__context__, error.__cause__))]

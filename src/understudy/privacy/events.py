@@ -371,6 +371,10 @@ class LaplaceCounts(Concentrated):
     def pure_epsilon(self) -> float:
         return self.epsilon
 
+    @property
+    def covered_rows(self) -> int:
+        return self.sensitivity  # a row moves one count by one
+
     def describe(self) -> str:
         return f"discrete Laplace noise, scale {self.sensitivity / self.epsilon:.4g} on every count"
 

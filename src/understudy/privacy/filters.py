@@ -20,12 +20,10 @@ from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.marginal_noise import MarginalRecorder
 from understudy.privacy.noise import fine_steps, with_noise
 from understudy.privacy.rows import Clique, PrivateRows
-from understudy.privacy.selection import Candidates, select_candidates
+from understudy.privacy.selection import MOST_EXPECTED, Candidates, select_candidates
 
 MOST_NOISE = 2.0**40
 """Larger standard deviations are refused: draws must be whole numbers that a float holds exactly."""
-MOST_EXPECTED = 2.0**34
-"""Expected counts that sum to more are refused: this is twice the largest number of rows of a table."""
 LEAST_ERROR_NOISE = 1 / 8
 """The smallest noise of errors: a row is then at most 2^23 steps, and the steps of 2^35 rows fit 64 bits."""
 ROOM = 1e-9

@@ -31,9 +31,12 @@ CHUNK = 8192
 """The number of rows that functions are evaluated on at a time; the last chunk is padded."""
 
 ROUNDING = 1 + 2.0**-16
-"""Scores of marginals are sums of multiples of 1 / STEPS, exact below 2^33 rows. Subtracting an offset and weighting
-rounds them by less than 2^-17; offsets may be larger, and are rounded by a fraction of themselves:"""
+"""Errors of marginals are whole multiples of 1 / STEPS, summed as integers, and below 2^34, since tables have up to
+2^33 rows. Turning one into a float, subtracting an offset and weighting rounds it by less than 2^-17; offsets may be
+larger, and are rounded by a fraction of themselves:"""
 OFFSET_ROUNDING = 2.0**-50
+MOST_EXPECTED = 2.0**34
+"""Expected counts that sum to more are refused: this is twice the largest number of rows of a table."""
 
 
 # ----------------------------------------------------------------------------------------------------- among marginals
@@ -93,6 +96,7 @@ def select_candidates(
     for clique, expected in zip(candidates.cliques, candidates.expected, strict=True):
         # Another shape would be broadcast, and a row would count several times.
         assert np.shape(expected) == rows.shape_of(clique), "expected counts have another shape than their query"
+        assert np.abs(expected).sum() <= MOST_EXPECTED, "expected counts of more rows than a table can have"
     moved = rows.max_rows_per_unit * ROUNDING + OFFSET_ROUNDING * float(np.max(np.abs(candidates.offsets)))
     sensitivity = float(np.max(np.abs(candidates.weights))) * moved
     exact_scores = [
@@ -113,8 +117,9 @@ def select_candidates(
 
 
 def _exact_score(exact_counts: np.ndarray, expected: np.ndarray, weight: float, offset: float) -> float:
-    """weight * (L1 error - offset), with expected counts in whole steps so that the error is exact."""
-    return float(weight * (np.abs(exact_counts - np.rint(expected * STEPS) / STEPS).sum() - offset))
+    """weight * (L1 error - offset). The error is a sum of whole steps: floats would round that of many rows."""
+    steps = np.abs(exact_counts.astype(np.int64) * int(STEPS) - np.rint(expected * STEPS).astype(np.int64))
+    return float(weight * (int(steps.sum()) / STEPS - offset))
 
 
 # ---------------------------------------------------------------------------------------------- among functions of rows
@@ -170,11 +175,12 @@ class SummedRows(Protocol):
     def max_rows_per_unit(self) -> int: ...
 
 
-def check_num_rows(rows: SummedRows) -> None:
+def check_num_rows(rows: SummedRows | int) -> None:
     """Refuses a public number of rows with which sums would be rounded, or not fit 64 bits."""
-    if rows.public_num_rows > MOST_ROWS:
+    num_rows = rows if isinstance(rows, int) else rows.public_num_rows
+    if num_rows > MOST_ROWS:
         raise ConfigError(
-            f"Selections among functions of a row are exact up to {MOST_ROWS:,} rows, found {rows.public_num_rows:,}. "
+            f"Selections among functions of a row are exact up to {MOST_ROWS:,} rows, found {num_rows:,}. "
             "This query was not made."
         )
 

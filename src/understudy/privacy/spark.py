@@ -377,7 +377,7 @@ def _explain(error: Exception) -> ClusterError:
             " environment that has it (docs/howto/spark.md). On one machine, set PYSPARK_PYTHON to the Python of this"
             " process before the session starts."
         )
-    if "PYTHON_VERSION_MISMATCH" in text:
+    if re.search(r"(?m)^\s*pyspark\.[\w.]+: \[PYTHON_VERSION_MISMATCH\] Python in worker ", text):
         return ClusterError(
             "The Spark executors run a different version of Python. Set PYSPARK_PYTHON to the version of this process."
         )

@@ -19,9 +19,11 @@ from understudy.models.generator import GeneratorModel
 from understudy.models.zeros import Masks
 from understudy.notes import Level, Note
 from understudy.privacy.charges import UnitCounts, charge_dpsgd, event_of
+from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.events import SubsampledGaussian
 from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.sampling import round_sampling_rate
+from understudy.privacy.sums import MOST_NOISE
 from understudy.schema import Domain
 from understudy.settings import check_settings
 from understudy.synthesizers.neural import TargetMethod, Trained
@@ -105,22 +107,32 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
         target_fraction = self.target_fraction if self._holds_target else 0.0
         queries = plan_marginals(domain, budget, self.marginals_fraction, target_fraction)
         queries.append(critic_query(self, domain, budget.after(queries)))
-        notes = (*notes_on_steps(self, budget, queries), *self._notes_on_groups())
+        notes = (*notes_on_steps(self, budget, queries), *self._notes_on_groups(queries[-1]))
         if domain.target is None or not self._holds_target:
             return Plan(tuple(queries), notes)
         held = "Noisy 2-way marginals of every column with the target constrain the generator."
         note = Note(held if len(queries) > 2 else "This method treats the target like any other column.")
         return Plan(tuple(queries), (note, *notes))
 
-    def _notes_on_groups(self) -> tuple[Note, ...]:
-        if self.clip_groups == 1 or self.fake_term != "separate":
+    def _notes_on_groups(self, query: Query) -> tuple[Note, ...]:
+        if self.clip_groups == 1:
             return ()
-        text = (
-            f"With clip_groups={self.clip_groups} gradients of real rows are clipped group by group, but those of "
-            "generated rows are not clipped: the critic is biased towards calling every row generated, and may learn "
-            "little else. Set fake_term=clipped."
-        )
-        return (Note(text, Level.WARNING),)
+        texts = []
+        if self.fake_term == "separate":
+            texts.append(
+                f"With clip_groups={self.clip_groups} gradients of real rows are clipped group by group, but those of "
+                "generated rows are not clipped: the critic is biased towards calling every row generated, and may "
+                "learn little else. Set fake_term=clipped."
+            )
+        largest = self.clip_norm if self.adaptive_clip == "none" else MOST_CLIP
+        most = MOST_NOISE / event_of(query, SubsampledGaussian).noise_multiplier
+        if self.clip_allocation == "equal" and largest / LEAST_CLIP > most:
+            texts.append(
+                "With clip_allocation=equal all weights get the noise of the largest clip norm. A group whose clip "
+                f"norm is more than {most:,.0f} times smaller cannot have it: the training then fails, and its budget "
+                "is spent. Set clip_allocation=optimal."
+            )
+        return tuple(Note(text, Level.WARNING) for text in texts)
 
     def _train(self, run: Run, options: RunOptions) -> Trained:
         rows, plan, ledger = run.rows, run.plan, run.ledger

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from understudy.errors import TableError
+from understudy.errors import TableError, raise_alone
 from understudy.schema import Column, Schema
 from understudy.schema.draft import is_text
 from understudy.tables.cast import (
@@ -94,9 +94,9 @@ def explain_library(*, reads_rows: bool = True) -> Iterator[None]:
         if kind == "ColumnNotFoundError" and not reads_rows:
             absent = re.search('"([^"\n]{1,100})"', str(error).partition("\n")[0])
         why = kind if absent is None else f"{kind}: there is no column {absent[1]!r}"
-        raise TableError(
-            f"The rows of the table cannot be computed ({why}). Compute it first, and give the result."
-        ) from None
+        raise_alone(
+            TableError(f"The rows of the table cannot be computed ({why}). Compute it first, and give the result.")
+        )
 
 
 def _declared_column(schema: Schema | None, name: str) -> Column | None:

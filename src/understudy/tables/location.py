@@ -13,7 +13,7 @@ from typing import TypeAlias
 import duckdb
 import pyarrow as pa
 
-from understudy.errors import TableError, UnderstudyError
+from understudy.errors import TableError, UnderstudyError, raise_alone
 
 TEXT_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 POSTGRES = ("postgresql://", "postgres://")
@@ -190,13 +190,11 @@ def explain_errors(location: TableLocation) -> Iterator[None]:
     """Replaces errors of other libraries, which may quote rows, by a `TableError`."""
     try:
         yield
-    except UnderstudyError:
-        raise
+    except UnderstudyError as error:
+        raise_alone(error)
     except MemoryError:
-        raise TableError(f"{location} does not fit in memory.") from None
+        raise_alone(TableError(f"{location} does not fit in memory."))
     except (pa.ArrowException, duckdb.Error, sqlite3.Error, OSError, ValueError):
         names = {"postgres": "PostgreSQL", ".jsonl": "JSON lines", **_READ_ONLY}
         name = names.get(location.suffix, location.suffix[1:].capitalize())
-        raise TableError(
-            f"{location} cannot be read as {name}: it is damaged, truncated, or in another format."
-        ) from None
+        raise_alone(TableError(f"{location} cannot be read as {name}: it is damaged, truncated, or in another format."))

@@ -70,8 +70,9 @@ class TableStream:
         return self.schema.names
 
     def check(self) -> None:
-        """Reads the table, so that a damaged one is found early; twice, if its rows could change from pass to pass."""
-        num_passes = (2 if self._is_computed else 1) - (self.num_rows is not None)
+        """Reads and converts the table, so that a damaged one is found early; twice, if its rows could change from pass
+        to pass, unless they were read to the end before."""
+        num_passes = 2 if self._is_computed and self.num_rows is None else 1
         for _ in range(num_passes):
             for _ in self:
                 pass
