@@ -31,6 +31,7 @@ REASONS = {
     "the program is killed from outside": ("docs/resume.md",),
     "it downloads": ("docs/howto/benchmark.md",),
     "it needs Spark": ("docs/howto/spark.md",),
+    "it serves until it is stopped": ("docs/howto/studio.md",),
 }
 """Why some blocks are not run, and where that is allowed."""
 
