@@ -341,7 +341,7 @@ def read_value(text: str) -> object:
     """
     try:
         return _freeze(tomllib.loads(f"value = {text}")["value"])
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 

@@ -150,7 +150,7 @@ class Runs:
             )
         except OSError as error:
             raise ConfigError(f"{path} cannot be read ({error.strerror}). Name a file of audit runs.") from error
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ConfigError(
                 f"{path} is not a file of runs of an audit. Name one that 'understudy audit --save' wrote."
             ) from error

@@ -80,7 +80,7 @@ def describe_results(
     beside = path / "suite.json" if path.is_dir() else path.with_suffix(".json")
     try:
         suite = json.loads(beside.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         suite = {}
     name = str(suite.get("name") or records[0].get("suite") or path.stem)
     dates = sorted({str(record["date"]) for record in records if record.get("date")})

@@ -212,6 +212,8 @@ class _Reader:
             content: Mapping[str, object] = tomllib.loads(self.text)
         except tomllib.TOMLDecodeError as error:
             raise SuiteError(f"{self.name} is not valid TOML: {str(error).rstrip('.')}. Correct that line.") from None
+        except RecursionError:
+            raise SuiteError(f"{self.name} is nested too deeply to be a suite.") from None
         self._check_keys(content, TOP, "The suite")
         profiles = content.get("profiles", {})
         if not isinstance(profiles, dict) or not all(isinstance(entry, dict) for entry in profiles.values()):

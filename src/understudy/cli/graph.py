@@ -57,7 +57,7 @@ def is_graph_schema(path: str | Path | None) -> bool:
         return False
     try:
         content = tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False  # the reader of schemas says what is wrong
     return "graph" in content or "nodes" in content
 

@@ -98,7 +98,7 @@ class Scorecard(Summarized, Mapping[str, object]):
             raise ConfigError(f"There is no file {path}.") from None
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ConfigError(f"{path} is not JSON. Expected a scorecard, from 'understudy evaluate --json'.") from None
         return cls(content)
 

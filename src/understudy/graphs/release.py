@@ -183,7 +183,15 @@ class GraphRelease(Summarized):
                 f"{folder} is not a release folder: {Path(error.filename or folder).name} cannot be read "
                 f"({error.strerror})."
             ) from None
-        except (LookupError, TypeError, ValueError, AttributeError, SchemaError, safetensors.SafetensorError) as error:
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            RecursionError,
+            SchemaError,
+            safetensors.SafetensorError,
+        ) as error:
             raise ReleaseError(
                 f"{folder} is not a complete release ({type(error).__name__}). Ask for the original."
             ) from error

@@ -339,7 +339,7 @@ def _secret_of(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, s
         # A damaged secret would give other noise: a second answer to a query that may already have been answered.
         if len(secret) != SECRET_BYTES or not hmac.compare_digest(run["check"], _derive_key(secret, "check").hex()):
             raise ValueError("damaged")
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"{folder} cannot be read ({type(error).__name__}), so its run cannot be resumed. Delete it and start a "
             "new run."

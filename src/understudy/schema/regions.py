@@ -423,6 +423,8 @@ def _features(path: object, folder: Path | None) -> list[tuple[Mapping[str, obje
         content = json.loads(_text_of(path, folder))
     except json.JSONDecodeError as error:
         raise SchemaError(f"{path} is not GeoJSON: {error}.") from None
+    except RecursionError:
+        raise SchemaError(f"{path} is not GeoJSON: it is nested too deeply.") from None
     if not isinstance(content, dict):
         raise SchemaError(f"{path} is not GeoJSON: expected an object.")
     features = content.get("features", [content]) if content.get("type") == "FeatureCollection" else [content]

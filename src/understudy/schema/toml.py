@@ -43,6 +43,8 @@ def parse_toml(text: str, source: str) -> Mapping[str, object]:
             f"{source} is not valid TOML: {str(error).rstrip('.')}. Correct that line. If this is a table, draft a "
             "schema for it first ('understudy schema draft')."
         ) from None
+    except RecursionError:
+        raise SchemaError(f"{source} is nested too deeply to be a schema. Check that it is the right file.") from None
 
 
 def read_sections(
