@@ -9,7 +9,8 @@ import pytest
 
 import understudy as us
 from tests.bundle.archive_edits import forge, read, reseal, write
-from understudy.bundle.manifest import MANIFEST, SUMS
+from understudy.bundle.archive import measure
+from understudy.bundle.manifest import MANIFEST, SIGNATURE, SUMS, make_sums
 from understudy.bundle.verify import same_figures, same_text
 from understudy.cli import run
 from understudy.errors import BundleError, ConfigError
@@ -53,6 +54,21 @@ def test_a_changed_byte_is_found_wherever_it_is(made: Path, tmp_path: Path) -> N
 @pytest.mark.long
 def test_ten_thousand_changed_bytes_are_found(made: Path, tmp_path: Path) -> None:
     check_changed_bytes(made / "public.zip", tmp_path / "b.zip", 10_000)
+
+
+@pytest.mark.parametrize("name", ["public.zip", "signed.zip"])
+def test_a_changed_file_is_found_though_the_zip_file_is_whole(copied: Path, name: str) -> None:
+    """The manifest alone has the old checksum, and a signature still belongs to it."""
+    if not (copied / name).exists():
+        pytest.skip("ssh-keygen is not installed")
+    us.write_bundle(copied / "release", copied / "public.zip", force=True)
+    contents = read(copied / name)
+    changed = {**contents, "versions.json": b"{}"}
+    sums = {each: measure(data).sha256 for each, data in changed.items() if each not in (SUMS, SIGNATURE)}
+    write(copied / name, {**changed, SUMS: make_sums(sums)})
+    assert us.verify_bundle(copied / name).faults == (
+        "versions.json was changed: it does not have the checksum of the manifest.",
+    )
 
 
 # ------------------------------------------------------------------------------------------------- missing and added
@@ -105,6 +121,13 @@ def understate(text: str) -> str:
     return json.dumps(content)
 
 
+def weaken(text: str) -> str:
+    """A certificate of queries that cost so much that no accountant could state it in time."""
+    content = json.loads(text)
+    content["queries"][0]["event"]["count"] = 10**12
+    return json.dumps(content)
+
+
 FORGED: dict[str, tuple[dict[str, Callable[[str], str]], str]] = {
     "text": ({"CERTIFICATE_md": swap("Strong guarantee", "Perfect guarantee")}, "CERTIFICATE.md does not say"),
     "figure": ({"CERTIFICATE_md": swap("epsilon = 0.", "epsilon = 0.1")}, "CERTIFICATE.md does not say"),
@@ -116,6 +139,7 @@ FORGED: dict[str, tuple[dict[str, Callable[[str], str]], str]] = {
     "readme": ({"README_md": swap("# Evidence", "# Approved evidence")}, "README.md is not what this version"),
     "sign-off": ({"sign_off_html": swap("Prepared by", "Signed by A. Weber")}, "sign-off.html is not what"),
     "cost": ({"certificate_json": understate}, "but its queries cost"),
+    "noise": ({"certificate_json": weaken}, "another epsilon by Renyi divergence"),
     "certificate": (
         {"certificate_json": swap('"strength": "strong"', '"strength": "weak"')},
         "certificate.json is not what",

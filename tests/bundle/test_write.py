@@ -2,6 +2,7 @@
 
 import dataclasses
 import getpass
+import hashlib
 import io
 import json
 import os
@@ -23,6 +24,7 @@ from tests.bundle.conftest import REAL, SCHEMA, write_sample
 from understudy.bundle.pages import DESCRIPTIONS, IN_HOUSE
 from understudy.cli import run
 from understudy.errors import BundleError, ConfigError, ReleaseError, TableError
+from understudy.run.atomic import json_bytes
 from understudy.run.environment import software_facts
 
 PUBLIC = {
@@ -254,6 +256,22 @@ def test_the_release_of_a_graph(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ refusals
+
+
+def test_a_release_that_contradicts_itself_is_refused(copied: Path) -> None:
+    """Its checksums were computed again, so that it loads."""
+    folder = copied / "release"
+    text = (folder / "CERTIFICATE.md").read_text().replace("Strong guarantee", "Perfect guarantee")
+    (folder / "CERTIFICATE.md").write_text(text)
+    content = json.loads((folder / "release.json").read_text())
+    content["sha256"]["CERTIFICATE.md"] = hashlib.sha256(text.encode()).hexdigest()
+    content.pop("sha256_above")
+    content["sha256_above"] = hashlib.sha256(json_bytes(content)).hexdigest()
+    (folder / "release.json").write_bytes(json_bytes(content))
+    us.Release.load(folder)
+    with pytest.raises(ReleaseError, match=r"contradicts itself: CERTIFICATE\.md does not say what certificate\.json"):
+        us.write_bundle(folder, copied / "b.zip")
+    assert not (copied / "b.zip").exists()
 
 
 def _edit_certificate(folder: Path) -> dict[str, Any]:
