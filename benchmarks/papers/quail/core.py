@@ -309,9 +309,10 @@ def lines_svg(series: Mapping[str, Sequence[float]], places: Sequence[str], titl
 
 
 def heat_svg(panels: Mapping[str, np.ndarray], down: Sequence[str], across: Sequence[str], title: str) -> str:
-    """Grids of numbers side by side: blue below zero, red above."""
+    """Grids of numbers side by side: blue below zero, red above, empty for NaN; a grid of NaN alone is left out."""
     cell, left, top, gap = 58, 60, 74, 34
-    span = max(float(np.nanmax(np.abs(grid))) for grid in panels.values()) or 1.0
+    panels = {name: grid for name, grid in panels.items() if np.isfinite(grid).any()}
+    span = max((float(np.nanmax(np.abs(grid))) for grid in panels.values()), default=0.0) or 1.0
     width = left + len(panels) * (len(across) * cell + gap)
     parts = [_head(width, top + len(down) * cell + 40, title)]
     for number, (name, grid) in enumerate(panels.items()):
@@ -325,6 +326,8 @@ def heat_svg(panels: Mapping[str, np.ndarray], down: Sequence[str], across: Sequ
                 parts.append(f'<text x="{x0 - 6}" y="{y + cell / 2 + 4:.0f}" text-anchor="end">{word}</text>')
             for column in range(len(across)):
                 value = float(grid[line, column])
+                if np.isnan(value):
+                    continue
                 pale = round(255 * (1 - 0.75 * min(1.0, abs(value) / span)))
                 colour = f"rgb({pale},{pale},255)" if value < 0 else f"rgb(255,{pale},{pale})"
                 x = x0 + column * cell
