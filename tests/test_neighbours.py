@@ -398,6 +398,13 @@ def test_an_empty_table_looks_like_one_unit(folder: Path, source: str) -> None:
     assert found[0] == found[1] == found[2]
 
 
+def types_of(frame: object) -> object:
+    """Without the label, which has the hash of a noisy release."""
+    if isinstance(frame, pa.Table):
+        return frame.schema.remove_metadata()
+    return frame.dtypes if isinstance(frame, pd.DataFrame) else frame.schema  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_empty_frames(library: str) -> None:
     schema = schema_of("categorical of texts")
@@ -407,7 +414,7 @@ def test_empty_frames(library: str) -> None:
         frame = {"pandas": table.to_pandas, "polars": lambda t=table: pl.from_arrow(t), "pyarrow": lambda t=table: t}
         release = us.fit(frame[library](), "independent", us.Guarantee(1.0, 1e-6), schema=schema, seed=1)
         sampled = release.sample(5, seed=0)
-        types.append((release.origin, str(sampled.schema if library != "pandas" else sampled.dtypes)))
+        types.append((release.origin, str(types_of(sampled))))
     assert types[0] == types[1]
 
 

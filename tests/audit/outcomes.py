@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 
 from understudy.cli import run
 from understudy.release import Release
+from understudy.tables import label_metadata
+
+SIDECAR = "fake.parquet.datapackage.json"
 
 
 def without_noise(name: str, content: object) -> object:
@@ -52,6 +55,11 @@ def said(text: str) -> list[str]:
     return [re.sub(r"\d[\d,.]*", "N", line) for line in text.splitlines()]
 
 
+def without_digests(text: str) -> object:
+    """A document about the synthetic table without its size in bytes and its hash, nor that of its release."""
+    return json.loads(re.sub(r"[0-9a-f]{64}", "HASH", re.sub(r'"bytes": \d+', '"bytes": 0', text)))
+
+
 def outcome(folder: Path, source: str, *more: str) -> dict[str, object]:
     """All that a run of the command line leaves behind, without noise."""
     arguments = ["synth", source, "-o", "fake.parquet", "--schema", "schema.toml", "--epsilon", "1", "--delta", "1e-6"]
@@ -73,10 +81,14 @@ def outcome(folder: Path, source: str, *more: str) -> dict[str, object]:
         for name in ("release.json", "certificate.json"):
             found[name] = without_noise(name, json.loads((release / name).read_text()))
         found["origin"] = Release.load(release).origin.to_dict()
-        found["synthetic types"] = str(pq.read_schema(folder / "fake.parquet"))
+        written = pq.read_schema(folder / "fake.parquet")
+        found["synthetic types"] = str(written.remove_metadata())
+        found["label"] = without_digests(json.dumps(label_metadata(written)))
+        found["sidecar"] = without_digests((folder / SIDECAR).read_text())
     for path in sorted(release.rglob("*"), reverse=True) if release.exists() else ():
         path.unlink()
     with contextlib.suppress(FileNotFoundError):
         release.rmdir()
-    (folder / "fake.parquet").unlink(missing_ok=True)
+    for name in ("fake.parquet", SIDECAR):
+        (folder / name).unlink(missing_ok=True)
     return found
