@@ -158,6 +158,17 @@ require_disclosure = true
 """
 
 
+ABOUT = """title = "Synthetic people"
+license = "https://creativecommons.org/licenses/by/4.0/"
+url = "https://data.example.org/people"
+theme = "SOCI"
+[publisher]
+name = "Statistics Office"
+[contact]
+email = "data@example.org"
+"""
+
+
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """A file or a folder to damage, and commands that read it. Exit code 1 is that of findings."""
@@ -183,14 +194,35 @@ TABLES = [
 
 KINDS = [
     *map(_table, TABLES),
-    Kind("people.toml", (("plan", "people.toml", "--epsilon", "1", "--method", "mst"),)),
+    Kind(
+        "people.toml",
+        (
+            *[("plan", "people.toml", "--epsilon", "1", "--method", "mst")] * 3,
+            ("mock", "people.toml", "--fill", "-n", "20", "-o", "new.csv", "-q"),
+        ),
+    ),
     *(Kind(name, (("schema", "import", name, "-o", "new.toml", "-q"),)) for name in CODE_BOOKS),
     Kind("suite.toml", (("benchmark", "status", "suite.toml"),)),
     Kind("people.book", (("book", "show", "people.book"), ("book", "verify", "people.book"))),
-    Kind("policy.toml", ((*FIT, "people.csv", "--book", "people.book", "--policy", "policy.toml"),)),
-    Kind("release", (("sample", "release", "-n", "20", "-o", "new.csv", "-q"), ("certificate", "release"))),
+    Kind("policy.toml", (("book", "policy", "people.book", "--set", "policy.toml", "-q"),)),
+    Kind(
+        "release",
+        (
+            ("sample", "release", "-n", "20", "-o", "new.csv", "-q"),
+            ("certificate", "release"),
+            ("bundle", "release", "-o", "new.zip", "-q"),
+            ("metadata", "release", "--format", "registry", "-o", "new.json", "-q"),
+        ),
+    ),
+    Kind("about.toml", (("metadata", "release", "--format", "dcat", "--about", "about.toml", "-o", "new.json", "-q"),)),
     Kind("bundle.zip", (("verify", "bundle.zip"),), findings=True),
-    Kind("scores.json", (("report", "scores.json", "-o", "new.html", "-q"),)),
+    Kind(
+        "scores.json",
+        (
+            ("report", "scores.json", "-o", "new.html", "-q"),
+            ("bundle", "release", "-o", "new.zip", "--in-house", "--scores", "scores.json", "-q"),
+        ),
+    ),
 ]
 
 
@@ -199,7 +231,7 @@ def write_good_files(folder: Path) -> None:
     from understudy.cli import run
 
     (folder / "people.toml").write_text(SCHEMA)
-    for name, text in {**CODE_BOOKS, "suite.toml": SUITE, "policy.toml": POLICY}.items():
+    for name, text in {**CODE_BOOKS, "suite.toml": SUITE, "policy.toml": POLICY, "about.toml": ABOUT}.items():
         (folder / name).write_text(text)
     _write_tables(folder)
     BudgetBook.create(folder / "people.book", epsilon=3, delta=1e-5, dataset="people")

@@ -1,9 +1,11 @@
 """Damage to files: bytes, lines, words, and nodes of JSON. The same generator gives the same damage."""
 
+import contextlib
 import io
 import json
 import random
 import re
+import sqlite3
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +36,7 @@ ODD_WORDS = (
         "\u2028",
     ),
     *(
+        "[" * 5000,
         "99999999999999999999999",
         "2020-13-45",
         "= =",
@@ -143,6 +146,37 @@ def _places(node: Any):
         yield from _places(node[key])
 
 
+def damage_database(content: bytes, rng: random.Random) -> bytes:
+    """A value of a SQLite file is replaced, or a row, a column or a table changed; or its bytes are damaged."""
+    if rng.random() < 0.4:
+        return damage_bytes(content, rng)
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(content)
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        table = rng.choice(tables)
+        column = rng.choice([row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')])
+        some, value = (
+            f"rowid % {rng.choice((1, 2, 7))} = 0",
+            rng.choice((None, -1, 1e308, "", "x", "[" * 5000, b"\xff")),
+        )
+        statement, values = rng.choice(
+            [
+                *[(f'UPDATE "{table}" SET "{column}" = ? WHERE {some}', (value,))] * 3,
+                (f'DELETE FROM "{table}" WHERE {some}', ()),
+                (f'DROP TABLE "{table}"', ()),
+                (f'ALTER TABLE "{table}" RENAME TO "other"', ()),
+                (f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO ""', ()),
+                (f'ALTER TABLE "{table}" ADD COLUMN "odd" BLOB', ()),
+                (f'INSERT INTO "{table}" SELECT * FROM "{table}"', ()),
+                (f"PRAGMA user_version = {rng.randrange(9)}", ()),
+            ]
+        )
+        with contextlib.suppress(sqlite3.Error):  # a constraint of the table forbids it
+            connection.execute(statement, values)
+            connection.commit()
+        return connection.serialize()
+
+
 def damage_archive(content: bytes, rng: random.Random) -> bytes:
     """A member of a zip file is damaged, renamed, removed or repeated and the file packed again; or its bytes are."""
     if rng.random() < 0.3:
@@ -173,4 +207,6 @@ def damage_for(name: str) -> Damage:
         return damage_json
     if name.endswith((".csv", ".tsv", ".toml", ".sql", ".xml", ".yaml", ".jsonl", ".md", ".rels", ".geojson")):
         return damage_text
+    if name.endswith((".sqlite", ".book")):
+        return damage_database
     return damage_archive if name.endswith((".xlsx", ".zip")) else damage_bytes
