@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import understudy as us
-from tests.bundle.archive_edits import forge, read, reseal, write
+from tests.bundle.archive_edits import forge, read, write
 from tests.bundle.conftest import new_key
 from understudy.bundle import signing
 from understudy.bundle.manifest import MANIFEST, SIGNATURE
@@ -77,8 +77,9 @@ def test_another_namespace_and_other_text_around_a_signature_do_not_count(copied
         b"",
         b"-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----\n",
     ):
-        write(copied / "b.zip", reseal({**contents, SIGNATURE: signature}))
-        assert us.verify_bundle(copied / "b.zip").faults
+        write(copied / "b.zip", {**contents, SIGNATURE: signature})
+        (fault,) = us.verify_bundle(copied / "b.zip").faults
+        assert "signature" in fault
 
 
 def test_keys_that_cannot_sign_are_refused_in_one_line(copied: Path) -> None:
