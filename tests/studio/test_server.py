@@ -14,6 +14,7 @@ import pytest
 import understudy as us
 from understudy.errors import ConfigError
 from understudy.studio.desk import Desk
+from understudy.studio.forms import form_of, read_form
 from understudy.studio.guard import COOKIE, Door
 from understudy.studio.jobs import StudioError, write_json
 from understudy.studio.server import listen, make_app
@@ -290,6 +291,42 @@ def test_problems_of_the_table_and_of_rules(client: Client) -> None:
     assert problem(columns=[1])["message"]
 
 
+@pytest.mark.parametrize(
+    ("column", "text", "positive"),
+    [
+        ({"kind": "boolean"}, "True", True),
+        ({"kind": "categorical", "categories": ["1", "2"], "numbers": True}, "2", 2),
+        ({"kind": "categorical", "categories": ["1", "2"]}, "2", "2"),
+    ],
+)
+def test_the_positive_class_has_the_type_of_the_target(column: dict, text: str, positive: object) -> None:
+    table = {"target": "y", "positive": text}
+    schema, problems = read_form({"table": table, "columns": [{"name": "y", **column}], "rules": []})
+    assert problems == []
+    assert schema is not None
+    assert schema.positive == positive
+    assert type(schema.positive) is type(positive)
+
+
+def test_a_form_shows_a_schema_without_loss() -> None:
+    columns = {
+        "start": {"kind": "date", "bounds": ["2020-01-01", "2020-12-31"], "parts": ["month"], "format": "%d.%m.%Y"},
+        "hour": {"kind": "integer", "bounds": [0, 24], "cyclic": True, "missing": [99]},
+        "grade": {"kind": "categorical", "categories": [1, 2, 3], "ordinal": True},
+        "place": {"kind": "location", "latitude": "lat", "longitude": "lon", "box": [46, 6, 48, 10]},
+    }
+    rules = [
+        {"when": "hour > 3", "then": "grade = 1"},
+        "hour < 23",
+        {"combinations": ["grade", "hour"], "allowed": [[1, 2], [2, 3]]},
+    ]
+    schema = us.schema.as_schema({"table": {"rows": 9}, "columns": columns, "rules": rules})
+    again, problems = read_form(json.loads(json.dumps(form_of(schema), default=str)))
+    assert problems == []
+    assert again is not None
+    assert again.to_dict() == schema.to_dict()
+
+
 # Runs
 
 
@@ -302,6 +339,15 @@ def test_a_second_run_is_refused_while_one_goes_on(desk: Desk, client: Client) -
         with pytest.raises(StudioError, match="going on"):
             desk.jobs.start(desk.folder / "runs" / "0001", ["methods"], {})
     assert client.get("api/runs").json() == []
+
+
+def test_a_studio_with_another_folder_does_not_run_on_the_same_table(desk: Desk, tmp_path: Path) -> None:
+    other = Desk.open(desk.source, tmp_path / "other", schema=tmp_path / "people.toml")
+    given = {"epsilon": 1, "method": "independent", "schema": other.describe_schema()["version"]}
+    with desk.jobs._locked_source(), pytest.raises(StudioError, match="another folder"):
+        other.start(given)
+    assert other.runs() == []
+    assert not list((tmp_path / "other").glob("runs/*"))
 
 
 def test_a_run_of_a_changed_schema_is_refused(client: Client) -> None:

@@ -80,7 +80,9 @@ class Desk:
             with atomic_write(written, force=True) as file:
                 file.write(declared.to_toml().encode())
         paths = [None if each is None else Path(os.path.realpath(each)) for each in (book, policy)]
-        return cls(source=source, folder=place, book=paths[0], policy=paths[1], reading=reading, jobs=Jobs(place))
+        return cls(
+            source=source, folder=place, book=paths[0], policy=paths[1], reading=reading, jobs=Jobs(place, source)
+        )
 
     # What the page shows
 

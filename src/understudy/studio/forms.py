@@ -50,6 +50,8 @@ def read_form(form: Mapping) -> tuple[Schema | None, list[Problem]]:
     if problems:
         return None, problems
     stated = {key: value for key, value in table.items() if value not in (None, "")}
+    if "positive" in stated:
+        stated["positive"] = _class_of(stated["positive"], stated.get("target"), entries)
     try:
         schema = Schema.from_dict({**stated, "columns": entries})
     except UnderstudyError as error:
@@ -120,6 +122,15 @@ def _column_entry(column: object) -> dict:
             "List at least one category, or have them estimated privately.", column=name, key="categories"
         )
     return entry
+
+
+def _class_of(text: object, target: object, entries: list[dict]) -> object:
+    """The class of the target that a text names: a number or a truth value where the target has such classes."""
+    column = next((entry for entry in entries if entry.get("name") == target), {})
+    if column.get("kind") == "boolean" and str(text).lower() in ("false", "true"):
+        return str(text).lower() == "true"
+    is_numeric = any(isinstance(each, int | float) for each in column.get("categories") or [])
+    return _number(text) if is_numeric or column.get("kind") == "integer" else text
 
 
 def _number(value: object) -> object:

@@ -25,6 +25,7 @@ try:
 except ImportError:  # no such locks on this system
     fcntl = None  # type: ignore[assignment]
 
+_SUPERVISE = (sys.executable, "-P", "-m", "understudy.studio.supervise")
 _PREFIX = "understudy: "
 """Before the line in which a command says why it ended."""
 
@@ -46,17 +47,17 @@ class State(enum.StrEnum):
 class Jobs:
     """The jobs below one folder, of which at most one runs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, source: str) -> None:
         if fcntl is None:
             raise ConfigError("The studio needs file locks of Linux or macOS. On Windows, use it inside WSL.")
-        self.folder = folder
+        self.folder, self._source = folder, source.partition("::")[0]
         self._lock_file = folder / "run.lock"
         self._guard = threading.Lock()
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, job: Path, command: Sequence[str], facts: Mapping[str, object]) -> None:
         """Starts a command as this job, or again; refused while another one runs."""
-        with self._guard, self._locked() as lock:
+        with self._guard, self._locked() as lock, self._locked_source() as source:
             job.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name in ("outcome.json", "progress.json", "process.json", "cancelled"):
                 (job / name).unlink(missing_ok=True)
@@ -68,11 +69,11 @@ class Jobs:
             with (job / "log.txt").open("ab") as log:
                 self._processes.append(
                     subprocess.Popen(
-                        [sys.executable, "-P", "-m", "understudy.studio.supervise", str(job), str(lock)],
+                        [*_SUPERVISE, str(job), *map(str, (lock, *source))],
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
-                        pass_fds=(lock,),
+                        pass_fds=(lock, *source),
                         start_new_session=True,  # Ctrl-C in the terminal of the server must not end a run
                     )
                 )
@@ -95,6 +96,26 @@ class Jobs:
             yield handle
         finally:
             os.close(handle)  # the process that inherited it keeps the lock
+
+    @contextlib.contextmanager
+    def _locked_source(self) -> Iterator[tuple[int, ...]]:
+        """The table itself, locked against a studio of the same table with another folder; its content is not read."""
+        handle = os.open(self._source, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield (handle,) if self._lock_now(handle) else ()
+        finally:
+            os.close(handle)
+
+    def _lock_now(self, handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StudioError(
+                "A run on this table is going on in a studio with another folder. Wait for it, or cancel it there."
+            ) from None
+        except OSError:  # a file system without such locks
+            return False
+        return True
 
     def running(self) -> Path | None:
         """The job that runs now, started by this server or any other."""

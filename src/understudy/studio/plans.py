@@ -97,6 +97,8 @@ def _noise(expected: ExpectedNoise, num_rows: int | None) -> dict[str, object]:
 
 def _use_of(path: Path, schema: Schema, wish: Wish) -> dict[str, object]:
     """What the run would use of the budget book, or why the book cannot cover it."""
+    if schema.drafted:
+        return {"refused": "A run with a budget book needs a declared schema. Confirm the draft in step 1 first."}
     try:
         book, run = propose_run(path, schema, read_method(wish.method), wish.guarantee, Binning())
         cost = book.terms.cost(run.queries, run.guarantee)

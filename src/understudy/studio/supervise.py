@@ -1,20 +1,21 @@
-"""Runs one command of Understudy and notes how it ended: `python -m understudy.studio.supervise FOLDER LOCK`.
+"""Runs one command of Understudy and notes how it ended: `python -m understudy.studio.supervise FOLDER LOCK...`.
 
-It has a process group of its own, apart from the server. LOCK is the number of an open, locked file. It stays locked as
-long as this process or the command lives, however either ends: that is how the server knows that a job still runs.
+It has a process group of its own, apart from the server. Each LOCK is the number of an open, locked file. It stays
+locked as long as this process or the command lives, however either ends: that is how a server knows that a job runs.
 """
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.progress import PROGRESS_FILE
 from understudy.run.atomic import atomic_write, json_bytes
 
 
-def supervise(folder: Path, lock: int) -> None:
+def supervise(folder: Path, locks: Sequence[int]) -> None:
     """Runs the command in job.json. A command that was killed leaves no outcome: the job is unfinished then."""
     _write(folder / "process.json", {"group": os.getpgrp()})
     arguments = json.loads((folder / "job.json").read_bytes())["command"]
@@ -25,7 +26,7 @@ def supervise(folder: Path, lock: int) -> None:
             stdout=log,
             stderr=log,
             env={**os.environ, PROGRESS_FILE: str(folder / "progress.json")},
-            pass_fds=(lock,),
+            pass_fds=locks,
             check=False,
         ).returncode
     if 0 <= code < 128:
@@ -38,4 +39,4 @@ def _write(path: Path, content: object) -> None:
 
 
 if __name__ == "__main__":
-    supervise(Path(sys.argv[1]), int(sys.argv[2]))
+    supervise(Path(sys.argv[1]), [int(each) for each in sys.argv[2:]])

@@ -30,6 +30,7 @@ async function showBook() {
   $("book").hidden = false;
   try {
     const book = await ask("book");
+    if (JSON.stringify(book) === JSON.stringify(studio.book)) return;
     studio.book = book;
     $("book-left").textContent = `${book.left} left`;
     $("book-meter").value = book.fraction_left;
@@ -45,7 +46,7 @@ async function showBook() {
 
 function showStatus() {
   const problems = studio.problems.length;
-  $("status-schema").textContent = problems ? "to correct" : studio.schema ? "valid" : "";
+  $("status-schema").textContent = problems ? "to correct" : studio.schema?.form.table.drafted ? "draft" : "valid";
   $("status-plan").textContent = studio.plan ? `ε ${studio.plan.epsilon}` : "";
   const [latest] = studio.runs;
   $("status-run").textContent = latest ? latest.state : "";
@@ -61,7 +62,12 @@ async function open() {
   $("file").textContent = studio.about.file;
   $("place").textContent = `Everything is written to ${studio.about.folder}`;
   onChange(showStatus);
-  onChange((what) => { if (what === "run-ended" || what === "run-started") showBook(); });
+  let looked = 0;
+  onChange((what) => {
+    if (what === "run-ended" || what === "run-started") showBook();
+    const goesOn = what === "runs" && studio.runs[0]?.state === "running";
+    if (goesOn && looked++ % 5 === 0) showBook();  // its entry appears when the process has started
+  });
   await openSchema();
   openPlan();
   await openRuns();

@@ -67,6 +67,9 @@ export function show(element, text) {
   element.hidden = !text;
 }
 
+/** A cost for a sentence; figures such as 1e-06 are not broken at their hyphen. */
+export const costOf = (planned) => `epsilon ${planned?.epsilon} at delta ${planned?.delta}`.replaceAll("e-", "e\u2011");
+
 /** A question with two answers; true if the person agrees. */
 export function confirmed(title, text, yes, no) {
   const dialog = $("dialog");

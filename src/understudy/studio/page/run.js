@@ -1,6 +1,6 @@
 // Step 3: one run at a time, in a process of its own. The page only watches it.
 
-import { $, Refused, ask, changed, confirmed, make, onChange, show, studio } from "./page.js";
+import { $, Refused, ask, changed, confirmed, costOf, make, onChange, show, studio } from "./page.js";
 import { wish } from "./plan.js";
 
 const EVERY = 700;
@@ -44,7 +44,7 @@ function showSummary() {
   const ready = plan !== null && !studio.problems.length;
   $("start").disabled = !ready;
   $("run-summary").textContent = ready
-    ? `The run reads the real rows with ${plan.wish.method} and spends epsilon ${plan.epsilon} at delta ${plan.delta}. `
+    ? `The run reads the real rows with ${plan.wish.method} and spends ${costOf(plan)}. `
       + "Once started, this cost counts, even if the run is cancelled."
     : "There is no plan yet. Correct the schema or the settings first.";
 }
@@ -73,14 +73,14 @@ function showProgress(run) {
   const text = run.progress?.text ? `${Math.floor(100 * run.progress.fraction)}%: ${run.progress.text}` : "Starting";
   if ($("run-text").textContent !== text) $("run-text").textContent = text;
   $("run-note").textContent = `Started ${when(run)}. You can close this page; the run goes on. Cancelling it does not save `
-    + `budget: epsilon ${run.planned.epsilon} at delta ${run.planned.delta} counts as spent.`;
+    + `budget: ${costOf(run.planned)} counts as spent.`;
 }
 
 const when = (run) => new Date(run.started).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 
 /** How the latest run ended, and what can be done now. */
 function ended(run) {
-  const cost = `epsilon ${run.planned?.epsilon} at delta ${run.planned?.delta}`;
+  const cost = costOf(run.planned);
   const inBook = run.book ? " Its entry in the budget book stays at that cost." : "";
   if (run.state === "finished") {
     return make("p", { class: "note-box good" }, `Run ${run.number} has finished. `, make("a", { href: "#results" }, "See its results"));
@@ -125,8 +125,8 @@ async function start(event) {
 async function cancel() {
   const run = running();
   if (!run) return;
-  const text = `The run has read the real rows, so cancelling it costs the planned amount: epsilon ${run.planned.epsilon} at `
-    + `delta ${run.planned.delta}.${run.book ? " The entry in the budget book stays at that cost." : ""} You can resume it `
+  const text = `The run may have read the real rows, so cancelling it costs the planned amount: ${costOf(run.planned)}.`
+    + `${run.book ? " The entry in the budget book stays at that cost." : ""} You can resume it `
     + "later at no further cost, if it has a checkpoint by then.";
   if (await confirmed(`Cancel run ${run.number}?`, text, "Cancel the run", "Keep it running")) await act(run, "cancel");
 }

@@ -63,6 +63,13 @@ function build(form) {
   $("columns").replaceChildren(...rows.map((row) => row.element));
   $("columns-hint").textContent = `${names.length} columns. Kinds decide how values are read.`;
   $("rules").value = form.rules.join("\n");
+  $("table-unit").addEventListener("change", showUnit);
+  showUnit();
+}
+
+/** What is about units is shown once there is one. */
+function showUnit() {
+  $("columns").classList.toggle("without-unit", !$("table-unit").value);
 }
 
 function tableField([key, label, type, hint], table, names) {
@@ -104,6 +111,7 @@ function columnRow(column, at) {
   const nullable = flag("nullable", "may be null", column.nullable ?? true);
   const drop = flag("drop", "leave out", column.drop ?? false);
   const perUnit = flag("per_unit", "one value per unit", column.per_unit ?? false);
+  perUnit.closest("label").classList.toggle("per-unit", !perUnit.checked);
   let read = () => ({});
 
   const showKind = () => {
