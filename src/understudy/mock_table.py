@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -27,6 +27,7 @@ from understudy.marginals.estimation import Measurement, estimate
 from understudy.release import BATCH_ROWS, check_seed, check_size, digest_of
 from understudy.row_sampler import RowSampler
 from understudy.schema import Column, Schema, SchemaSource, as_schema
+from understudy.schema.values import Bound
 from understudy.tables import Label, Origin, attach_label, declared_schema
 
 DEFAULT_ROWS = 1000
@@ -36,7 +37,7 @@ NULL_FRACTION = 0.1
 PLACEHOLDER_TEXT = "mock text"
 """The value of every row in a text column."""
 PLACEHOLDER_CATEGORIES = ("category_1", "category_2", "category_3")
-PLACEHOLDER_BOUNDS = {
+PLACEHOLDER_BOUNDS: Mapping[str, tuple[Bound, Bound]] = {
     "integer": (0, 100),
     "real": (0.0, 100.0),
     "date": (datetime.date(2000, 1, 1), datetime.date(2030, 1, 1)),

@@ -63,13 +63,18 @@ def test_a_duckdb_table_has_the_label_as_its_comment(tmp_path: Path) -> None:
     assert all(f"{key} = {value}" in comments["fake"] for key, value in LABEL.to_metadata().items())
 
 
+def attributes(frame: object) -> dict:
+    assert isinstance(frame, pd.DataFrame)
+    return dict(frame.attrs)
+
+
 def test_frames_carry_the_label_where_they_can() -> None:
     frames = {name: to_frame(TABLE, Origin.of(PLAIN.schema, name)) for name in ("pyarrow", "pandas", "polars")}
-    assert label_metadata(frames["pyarrow"].schema) == frames["pandas"].attrs == LABEL.to_metadata()
+    assert label_metadata(frames["pyarrow"].schema) == attributes(frames["pandas"]) == LABEL.to_metadata()
     assert says_synthetic(frames["pyarrow"])
     assert says_synthetic(frames["pandas"])
     assert not says_synthetic(frames["polars"])  # nowhere to put it
-    assert not to_frame(PLAIN, Origin.of(PLAIN.schema, "pandas")).attrs
+    assert not attributes(to_frame(PLAIN, Origin.of(PLAIN.schema, "pandas")))
 
 
 def test_other_metadata_is_not_written(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def data_package(written: WrittenTable, schema: Schema | None, *, title: str | N
     label = label_metadata(written.schema)
     certificate = label.get(f"{PREFIX}certificate")
     digests = {key.removeprefix(PREFIX): value for key, value in label.items()}
-    sources = {name: {"sha256": digests[name]} for name in ("release", "schema") if name in digests}
+    sources: JsonObject = {name: {"sha256": digests[name]} for name in ("release", "schema") if name in digests}
     name = written.location.table or written.location.path.name
     made = "made from a schema alone" if "schema" in sources else "sampled from a model"
     return {
