@@ -78,10 +78,10 @@ def installed(gathered: Path, place: Path) -> Callable[..., str]:
     environment = {name: value for name, value in os.environ.items() if name not in OUTSIDE and "PIP_" not in name}
     environment |= {"HOME": str(place / "home"), "PIP_CONFIG_FILE": os.devnull}
 
-    def execute(program: str, *arguments: str) -> str:
+    def execute(program: str, *arguments: str, code: int = 0) -> str:
         command = [*offline(), str(place / "env/bin" / program), *arguments]
         done = subprocess.run(command, cwd=place / "work", env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, f"{program} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == code, f"{program} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     requirements = str(gathered / wheelhouse.REQUIREMENTS)
@@ -189,3 +189,11 @@ def test_the_demo_and_a_table_of_ones_own(installed: Callable[..., str], place: 
     assert certificate["guarantee"]["epsilon"] <= 1
     assert "smoke" in installed("understudy", "benchmark", "suites")
     assert "independent" in installed("understudy", "audit", "--table")
+
+
+def test_the_doctor_names_what_is_missing(installed: Callable[..., str]) -> None:
+    """Even if the package itself cannot be imported any more. The last test: it breaks the environment."""
+    installed("pip", "uninstall", "--quiet", "--yes", "narwhals")
+    found = installed("understudy", "doctor", code=1)
+    assert re.search(r"problem +narwhals +not installed\. Install Understudy again with pip\.", found)
+    assert re.search(r"problem +trial run +failed \(ModuleNotFoundError\)", found)
