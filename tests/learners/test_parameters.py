@@ -13,7 +13,7 @@ from tests.learners.people import NUMBERS, SCHEMA
 from understudy.learners import methods
 
 ESTIMATORS = {getattr(us.learners, name): getattr(us.learners, name)._learner for name in us.learners.__all__}
-SHARED = {"guarantee", "schema", "target", "bounds", "num_rows", "binning", "seed"}
+SHARED = {"guarantee", "schema", "target", "bounds", "num_rows", "binning", "seed", "book", "policy"}
 OVERRIDDEN = {(us.learners.LogisticRegression, "penalty")}
 """None there: the default depends on the method."""
 
