@@ -1,5 +1,6 @@
 """Experiments of the papers: which cells train together, what is kept, and what a run that is cut short loses."""
 
+import dataclasses
 import json
 import math
 import sys
@@ -99,3 +100,35 @@ def test_a_missing_table_ends_a_script_with_one_line(
         assert line.startswith("adult.py: ")
         assert "understudy benchmark fetch" in line
     adult.load.cache_clear()
+
+
+def test_tables_that_a_run_left_are_scored_and_not_made_again(tmp_path: Path) -> None:
+    experiment.fit_group(EXPERIMENT, CELLS[:2], tmp_path)
+    cannot_fit = dataclasses.replace(EXPERIMENT, public=lambda cell, table: 1 / 0, baselines={})
+    lines = list(experiment.run_cells(cannot_fit, CELLS[:2], tables=tmp_path))
+    assert [line["key"] for line in lines] == [cell.key for cell in CELLS[:2]]
+    assert not list(tmp_path.iterdir())
+
+
+def test_blocks_of_seeds_have_some_of_everything_first() -> None:
+    cells = [Cell("t", method, method, 1.0, seed) for method in ("a", "b") for seed in range(4)]
+    blocks = experiment.group_cells(cells, block=2)
+    assert [(group[0].method, [cell.seed for cell in group]) for group in blocks] == [
+        ("a", [0, 1]),
+        ("b", [0, 1]),
+        ("a", [2, 3]),
+        ("b", [2, 3]),
+    ]
+
+
+@pytest.mark.slow
+def test_a_run_in_processes_has_the_lines_of_a_run_without() -> None:
+    keys = ("key", "scores", "stated_epsilon")
+    alone, together = (
+        sorted(
+            [{key: line[key] for key in keys} for line in experiment.run_cells(EXPERIMENT, CELLS, trainers=trainers)],
+            key=str,
+        )
+        for trainers in (0, 1)
+    )
+    assert alone == together

@@ -53,11 +53,9 @@ METHODS = {
     "independent": "independent",
 }
 _TINY = "steps=20, generator_chains=2, generator_batch=16, samples_per_chain=1, latent=4, critic_widths=[4]"
-_TINY_OURS = f"bayesgan({_TINY}, generator_widths=[8, 8])"
 _TINY_PUBLISHED = f"bayesgan({_TINY}, features=typed, marginals_fraction=0.0, arch=plain, generator_widths=[8])"
 SMOKE = [
     Cell(SMALL, "published", _TINY_PUBLISHED, 0.5, 0),
-    Cell(SMALL, "selected", f"selected({_TINY_OURS}, checkpoints=2, task=marginals)", 0.5, 0),
     Cell(SMALL, "independent", "independent", 0.5, 0),
 ]
 CELLS = {

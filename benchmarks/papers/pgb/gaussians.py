@@ -59,6 +59,7 @@ PROFILES = {
         proposals=500,
         max_rows=2000,
         minutes=1,
+        kinds=("not private",),
     ),
     "paper": core.Profile(
         seeds=10, steps=10_000, checkpoints=100, every=5, samples_per_generator=300, rounds=1000, proposals=20_000
