@@ -169,7 +169,6 @@ MAY_READ_ROWS: dict[str, str] = {
     "demo/__init__.py": "the embedded table is public",
     "cli/split.py": "files of the steward",
     "cli/schema.py": "for the steward only: checks and drafts of a schema",
-    "studio/synthetic.py": "synthetic rows",
 }
 """The files outside `privacy/` and `tables/` that may read rows, and why."""
 

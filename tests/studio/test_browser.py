@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -19,6 +20,8 @@ from typing import Any
 import pytest
 
 import understudy as us
+from understudy.studio.guard import Door
+from understudy.studio.server import _opening_page
 
 pytestmark = pytest.mark.studio
 playwright = pytest.importorskip("playwright.sync_api")
@@ -292,6 +295,17 @@ def test_a_wrong_token_is_refused(page: Any, serve: Callable[..., Server]) -> No
         answer = page.goto(url)
         assert answer.status == 403
         assert "people" not in answer.text()
+
+
+def test_the_opening_page_leads_into_the_studio(page: Any, folder: Path, serve: Callable[..., Server]) -> None:
+    """The browser starts from a file that only the user reads, so that no command line shows the token."""
+    found = re.fullmatch(r"http://127.0.0.1:(\d+)(/\w+)/\?token=(.*)", serve().url)
+    assert found is not None
+    opening = _opening_page(folder, Door(int(found[1]), token=found[3], path=found[2]))
+    assert stat.S_IMODE(opening.stat().st_mode) == 0o600
+    page.goto(opening.as_uri())
+    page.wait_for_selector("body[data-ready]")
+    assert "token" not in page.url
 
 
 class _Evil(http.server.BaseHTTPRequestHandler):

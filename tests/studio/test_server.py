@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 import understudy as us
@@ -18,6 +19,8 @@ from understudy.studio.forms import form_of, read_form
 from understudy.studio.guard import COOKIE, Door
 from understudy.studio.jobs import StudioError, write_json
 from understudy.studio.server import listen, make_app
+from understudy.studio.synthetic import first_rows
+from understudy.tables import Origin, write_table
 
 DOOR = Door(8765, token="right-token", path="/studio")
 ORIGIN = {"origin": DOOR.origin, "sec-fetch-site": "same-origin"}
@@ -370,6 +373,17 @@ def test_a_run_that_left_no_outcome_was_interrupted_and_has_cost_its_plan(desk: 
     assert failed["notes"] == ["Note: a note."]
     for path in ("preview", "files/certificate.html", "files/../job.json"):
         assert client.get(f"api/runs/1/{path}").status_code in (400, 404)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_the_preview_shows_the_first_rows_of_the_file(tmp_path: Path, suffix: str) -> None:
+    table = pa.table({"a;b": [None if at % 2 else f'"{at}; x' for at in range(30)], "n": list(range(30))})
+    origin = Origin.of(table.schema.with_metadata({"delimiter": ";"}), "file")
+    write_table(table, tmp_path / f"fake{suffix}", origin=origin)
+    write_json(tmp_path / "release.json", {"origin": origin.to_dict()})
+    shown = first_rows(tmp_path / f"fake{suffix}", tmp_path)
+    assert shown["columns"] == table.column_names
+    assert shown["rows"] == [["" if at % 2 else f'"{at}; x', str(at)] for at in range(20)]
 
 
 def test_a_report_is_made_only_after_the_warning_was_confirmed(desk: Desk, client: Client) -> None:

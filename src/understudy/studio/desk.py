@@ -241,7 +241,8 @@ class Desk:
 
     def preview(self, number: int) -> dict[str, object]:
         """The first rows of the synthetic table."""
-        return first_rows(self._finished(number), self._schema_of(number))
+        table = self._finished(number)
+        return first_rows(table, table.parent / "synthetic.release")
 
     def file(self, number: int, name: str) -> Path:
         """A file of a finished run that the page may offer."""
@@ -300,9 +301,6 @@ class Desk:
         if self.jobs.state(run) is not State.FINISHED:
             raise StudioError(f"Run {number} has no result.")
         return self._table(run)
-
-    def _schema_of(self, number: int) -> Schema:
-        return Schema.read(self._run_folder(number) / "schema.toml")
 
     def _table(self, run: Path) -> Path:
         return run / f"synthetic{'.parquet' if Path(self.source).suffix.lower() == '.parquet' else '.csv'}"

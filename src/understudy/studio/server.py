@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -108,16 +108,12 @@ async def _read_json(request: Request) -> Mapping:
 
 def _file_response(desk: Desk, number: int, name: str) -> Response:
     """A file of a run: pages to look at, each in its own sandbox, and everything else to download."""
-    content = desk.file(number, name).read_bytes()
+    file = desk.file(number, name)
     policies = {"certificate.html": CERTIFICATE_POLICY} | {f"{kind}.html": REPORT_POLICY for kind in REPORTS}
     if name in policies:
         headers = {"content-security-policy": policies[name]}
-        return Response(content, media_type="text/html; charset=utf-8", headers=headers)
-    return Response(content, media_type="application/octet-stream", headers=_attachment(name))
-
-
-def _attachment(name: str) -> dict[str, str]:
-    return {"content-disposition": f'attachment; filename="{name}"'}
+        return FileResponse(file, media_type="text/html; charset=utf-8", headers=headers)
+    return FileResponse(file, media_type="application/octet-stream", filename=name)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -161,8 +157,9 @@ def serve(desk: Desk, opened: socket.socket, *, browser: bool, tell: Callable[[s
     threading.Thread(target=_load_planner, daemon=True).start()
     try:
         tell(door.url)
-        if browser:
-            webbrowser.open(_opening_page(desk.folder, door).as_uri())
+        if browser:  # in a thread: a browser in the terminal would keep the server from starting
+            page = _opening_page(desk.folder, door).as_uri()
+            threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
         uvicorn.Server(config).run(sockets=[opened])
     except KeyboardInterrupt:  # the usual end
         pass

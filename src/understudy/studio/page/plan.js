@@ -140,7 +140,10 @@ function expected(noises) {
 function bookUse(book) {
   if (book.refused) return make("p", { class: "note-box bad" }, `Budget book: ${book.refused}`);
   const use = `Budget book: this run needs ${book.needed} of the limit; ${book.left} is left.`;
-  if (book.fits) return make("p", { class: "note-box" }, use);
+  if (book.fits) {
+    return make("div", { class: "note-box" }, make("p", {}, use),
+      make("p", { class: "small" }, "Plan hash, for a second person who approves it: ", make("code", {}, book.hash)));
+  }
   const lower = book.delta_fits ? "epsilon" : "delta";
   return make("p", { class: "note-box bad" }, `${use} It does not fit: lower ${lower}.`);
 }

@@ -36,6 +36,7 @@ function take(sent) {
   studio.problems = sent.form ? [] : [{ message: sent.error, column: null, key: null, rule: null }];
   $("toml").value = sent.toml;
   show($("toml-error"), sent.error);
+  if (sent.error) $("toml").closest("details").open = true;
   if (sent.form) build(sent.form);
   showConditions(sent);
   showStatus(sent.form ? "This is the schema that runs will use." : "The schema file has an error.");
