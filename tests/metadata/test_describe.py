@@ -10,11 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import understudy as us
 from understudy.cli.main import run
 from understudy.metadata.about import About, Agent, Health
 from understudy.metadata.describe import FORMATS
+from understudy.metadata.registry import to_yaml
 
 SCHEMA = """
 [table]
@@ -209,6 +212,16 @@ def test_the_registry_entry_follows_the_published_schema(described):
     assert entry["deployment"]["dp_variant"]["variant_name"] == "Approximate DP"
     assert entry["deployment"]["deployment_model"]["model_name"] == "Central"
     assert re.fullmatch(r"[a-z0-9-]+", entry["url_slug"])
+
+
+@given(st.text(max_size=30) | st.text("a \n\t:#-|\x85\u2028\U0001f600", max_size=12))
+def test_yaml_reads_every_text_back(text):
+    yaml = pytest.importorskip("yaml")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return
+    assert yaml.safe_load(to_yaml({"a": {"b": text, "c": [text]}})) == {"a": {"b": text, "c": [text]}}
 
 
 def test_the_command_writes_a_file_or_one_line(folder, capsys):

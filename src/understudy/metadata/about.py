@@ -3,13 +3,15 @@
 import dataclasses
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from datetime import date
+from pathlib import Path
 from typing import get_args
 
 from understudy.errors import ConfigError, SchemaError
 from understudy.schema import Schema
-from understudy.schema.toml import check_keys, parse_toml, read_text
+from understudy.schema.toml import check_keys
 from understudy.schema.values import format_value
 
 ACCESS_RIGHTS = ("PUBLIC", "RESTRICTED", "NON_PUBLIC")
@@ -113,10 +115,14 @@ class About:
     def read(cls, path: str | os.PathLike[str]) -> "About":
         """Reads a TOML file with the fields as keys, and [publisher], [contact] and [health] as sections."""
         try:
-            return _read_section(cls, parse_toml(read_text(path), str(path)), "")
-        except SchemaError as error:
-            raise ConfigError(str(error).replace(" of the schema", "").replace("the schema as", "it as")) from None
-        except ConfigError as error:
+            content = tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
+        except OSError as error:
+            raise ConfigError(f"Cannot read {path}: {error.strerror}.") from None
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            raise ConfigError(f"{path} is not valid TOML: {str(error).rstrip('.')}. Correct it.") from None
+        try:
+            return _read_section(cls, content, "")
+        except (ConfigError, SchemaError) as error:
             raise ConfigError(f"{path}: {error}") from None
 
     def completed_from(self, schema: Schema) -> "About":

@@ -38,6 +38,9 @@ _DATA_TYPES = {
     "string": "sc:Text",
 }
 
+_MEDIA_TYPES = {".parquet": "application/x-parquet"}
+"""Where the loader of Croissant knows another name than the registry of media types."""
+
 _RECORDS = "rows"
 
 
@@ -76,7 +79,7 @@ def croissant(described: DescribedRelease) -> JsonObject:
                 "name": file.name,
                 "contentUrl": file.name,
                 "contentSize": f"{file.num_bytes} B",
-                "encodingFormat": file.media_type,
+                "encodingFormat": _MEDIA_TYPES.get(file.suffix, file.media_type),
                 "sha256": file.sha256,
             }
             for file in described.files

@@ -123,7 +123,7 @@ class DescribedRelease:
 def _describe_file(path: Path, release: Release) -> DescribedFile:
     """Name and checksum of a synthetic table. One that may be the real table is refused: a checksum identifies it."""
     if not path.is_file():
-        raise ConfigError(f"There is no file {str(path)!r}. Name a synthetic table with --file.")
+        raise ConfigError(f"There is no file {str(path)!r}. Name one file with a synthetic table.")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if not says_synthetic(path) and digest not in dict(release.tables).values():

@@ -140,11 +140,20 @@ def to_yaml(content: Mapping[str, object], indent: str = "") -> str:
             lines.append(f"{indent}{key}:\n{to_yaml(value, indent + '  ')}")
         elif isinstance(value, list):
             lines.append(f"{indent}{key}:\n" + "".join(f"{indent}  - {_scalar(item)}\n" for item in value))
-        elif isinstance(value, str) and "\n" in value:
-            lines.append(f"{indent}{key}: |\n" + "".join(f"{indent}  {line}\n" for line in value.splitlines()))
+        elif isinstance(value, str) and _is_block(value):
+            lines.append(f"{indent}{key}: |-\n" + "".join(f"{indent}  {line}\n" for line in value.split("\n")))
         else:
             lines.append(f"{indent}{key}: {_scalar(value)}\n")
     return "".join(lines)
+
+
+def _is_block(text: str) -> bool:
+    """Whether a text of several lines can be shown as such: no line is empty or begins or ends with a space."""
+    lines = text.split("\n")
+    return len(lines) > 1 and all(line and line == line.strip() and line.isprintable() for line in lines)
+
+
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def _scalar(value: object) -> str:
@@ -152,4 +161,5 @@ def _scalar(value: object) -> str:
     if isinstance(value, float):
         mantissa, mark, exponent = repr(value).partition("e")
         return f"{mantissa}{'' if '.' in mantissa else '.0'}{mark}{exponent}"
-    return json.dumps(value, ensure_ascii=False)
+    quoted = json.dumps(value, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)

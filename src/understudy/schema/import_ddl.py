@@ -375,9 +375,9 @@ def _parse_item(item: Sequence[_Token], column: str | None, table: _Table) -> No
 def _constant(tokens: Sequence[_Token]) -> str | int | float | None:
     """The text or the number at the start; None for anything else, such as a function."""
     sign = -1 if tokens[:1] and tokens[0].text == "-" else 1
-    first = next(iter(tokens[sign < 0 :]), None)
-    if first is None:
-        return None
+    first, after = (*tokens[sign < 0 :][:2], None, None)[:2]
+    if first is None or (after is not None and after.word not in _CLAUSES and after.word != "::"):
+        return None  # such as 100 - 50
     if (text := _unquote(first)) is not None:
         return text
     if re.fullmatch(r"\d{1,18}", first.text):

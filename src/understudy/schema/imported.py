@@ -150,7 +150,9 @@ class Draft:
                     f" {format_list(listed)}."
                 )
             return self._table
-        if len(listed) != 1:
+        if not listed:
+            raise SchemaError("It describes 0 tables, expected at least one. Check that it is the right file.")
+        if len(listed) > 1:
             raise SchemaError(
                 f"It describes {len(listed)} tables ({', '.join(listed[:10])}{', ...' * (len(listed) > 10)}), and a"
                 " schema describes one. Choose it with --table NAME, or table= in Python."
