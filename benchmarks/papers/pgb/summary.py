@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.papers.pgb.mnist_page import PUBLISHED, REAL
 from benchmarks.papers.rows import Row, joined, median, read
 
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
@@ -154,10 +155,6 @@ def verdicts() -> list[tuple[str, str]]:
     ]
 
 
-MNIST = {
-    "not private": ("8.41", "8.21", "8.76", "8.77"),
-    "epsilon 10": ("8.07", "8.18", "8.58", "8.66"),
-}
 MNIST_STEPS = ("pool", "distinct", "pool x odds", "PGB x odds")
 
 
@@ -172,19 +169,19 @@ def _is_charged() -> bool:
 
 def tables() -> list[str]:
     """MNIST: what the four outputs score, each step of rejection, and the checkpoints by themselves."""
-    found = {kind: lines for kind in MNIST if (lines := _images(kind))}
+    found = {kind: here for kind in PUBLISHED if (here := _images(kind))}
     if not found:
         return []
     lines = ["| MNIST | " + " | ".join(f"{kind}: published | here" for kind in found) + " |"]
     lines.append("| --- |" + " ---: | ---: |" * len(found))
     real = median([line["classifier"]["real"] for kind in found for line in found[kind]], 2)
-    lines.append(f"| real test images | 9.93 | {real} |" + " | |" * (len(found) - 1))
-    for number, output in enumerate((*OUTPUTS, *MNIST_STEPS)):
+    lines.append(f"| real test images | {REAL} | {real} |" + " | |" * (len(found) - 1))
+    for output in (*OUTPUTS, *MNIST_STEPS):
         cells = []
         for kind, here in found.items():
             scores = [line[output]["score"] for line in here if output in line]
             spread = f" ({min(scores):.2f} to {max(scores):.2f})" if len(scores) > 1 else ""
-            cells += [MNIST[kind][number] if number < len(OUTPUTS) else "", median(scores, 2) + spread]
+            cells += [f"{PUBLISHED[kind][output]:.2f}" if output in OUTPUTS else "", median(scores, 2) + spread]
         if any(cells):
             lines.append(f"| {output} | " + " | ".join(cells) + " |")
     return ["\n".join(lines), "\n".join(f"- MNIST, {kind}: {_facts(here)}" for kind, here in found.items())]
