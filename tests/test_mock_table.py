@@ -231,6 +231,16 @@ def test_the_certificate_says_that_no_row_was_read(tmp_path: Path, monkeypatch: 
     assert pq.read_table("mock.parquet").column("patient").to_pylist()[:2] == ["SYN-1", "SYN-2"]
 
 
+def test_a_mock_in_a_database_has_a_certificate_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("people.toml").write_text('[columns.member]\nkind = "boolean"\n')
+    assert run(["mock", "people.toml", "-n", "7", "-o", "base.sqlite::people", "-q"]) == 0
+    content = json.loads(Path("base.sqlite-people.certificate.json").read_bytes())
+    assert content["table"] == {"file": "base.sqlite::people", "rows": 7}
+    assert STATEMENT in Path("base.sqlite-people.certificate.md").read_text()
+    assert Path("base.sqlite-people.datapackage.json").exists()
+
+
 def test_the_digest_is_that_of_the_schema() -> None:
     schema = us.Schema.from_toml(KINDS)
     other = us.Schema.from_toml(KINDS.replace("90", "91"))

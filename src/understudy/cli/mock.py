@@ -7,7 +7,7 @@ import typer
 
 from understudy.cli.graph import refuse_graphs
 from understudy.cli.labels import IdPrefix, NoSidecar
-from understudy.cli.options import Force, Quiet, sidecar_of
+from understudy.cli.options import Force, Quiet
 from understudy.cli.output import write_json
 from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
@@ -40,20 +40,20 @@ def mock(
     from understudy.mock_table import STATEMENT, MockMaker
     from understudy.schema import Schema
     from understudy.tables import atomic_write, check_writable, write_batches
+    from understudy.tables.labels import SIDECAR, sidecar_path
+    from understudy.tables.location import TableLocation
 
     check_writable(out, force=force, table=True, sidecar=not no_sidecar)
-    record = sidecar_of(out)
-    page = None if record is None else f"{out}.certificate.md"
+    name = str(sidecar_path(TableLocation.parse(out))).removesuffix(SIDECAR)
+    record, page = f"{name}.certificate.json", f"{name}.certificate.md"
     for beside in (record, page):
-        if beside is not None:
-            check_writable(beside, force=force)
+        check_writable(beside, force=force)
     maker = MockMaker.of(Schema.read(schema), rows, fill=fill)
     describe = None if no_sidecar else describe_synthetic(maker.complete)
     write_batches(maker.batches(seed=seed, id_prefix=id_prefix), out, force=force, describe=describe)
-    if record is not None and page is not None:
-        write_json(maker.to_json(out), record, force=force)
-        with atomic_write(page, force=force) as file:
-            file.write(maker.to_markdown(out).encode())
+    write_json(maker.to_json(out), record, force=force)
+    with atomic_write(page, force=force) as file:
+        file.write(maker.to_markdown(out).encode())
     if maker.filled:
         echo(f"Placeholders: {', '.join(maker.filled)}.", quiet=quiet)
     echo(f"Wrote {maker.num_rows:,} mock row{'s' * (maker.num_rows != 1)} to {out}. {STATEMENT}", quiet=quiet)
