@@ -207,7 +207,7 @@ class _Check:
     # ------------------------------------------------------------------------------------------------------- files
 
     def files(self) -> None:
-        """Every file is listed, has its checksum, and belongs into a bundle."""
+        """Every file is listed, has its checksum, and belongs in a bundle."""
         if not self.manifest:
             return
         listed, own = self.manifest["files"], {MANIFEST, SUMS, SIGNATURE}
@@ -219,7 +219,7 @@ class _Check:
             member, noted = self.members[name], listed[name]
             if (member.sha256, member.size) != (noted["sha256"], noted["bytes"]):
                 self.faults.append(f"{name} was changed: it does not have the checksum of the manifest.")
-        self.faults += [f"{name!r} does not belong into a bundle." for name in sorted(found) if not self._belongs(name)]
+        self.faults += [f"{name!r} does not belong in a bundle." for name in sorted(found) if not self._belongs(name)]
         if len({name.casefold() for name in self.members}) < len(self.members):
             self.faults.append("Two file names differ in upper and lower case alone.")
         if not self.faults:
@@ -332,7 +332,7 @@ class _Check:
             if not same_figures(manifest[key], value)
         ]
         if facts.in_house != any(name.startswith("in-house/") for name in self.members):
-            self.faults.append("manifest.json does not say rightly whether the bundle is in-house.")
+            self.faults.append("manifest.json is wrong about whether the bundle is in-house.")
         if not statement.released:
             self.faults.append("The certificate is that of a failed run: nothing was released.")
 
