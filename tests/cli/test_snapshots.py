@@ -86,6 +86,7 @@ COMMANDS = {
             "book approve",
             "synth",
             "fit",
+            "mock",
             "split",
             "sample",
             "certificate",
@@ -114,6 +115,8 @@ COMMANDS = {
     "preview": ["preview", "people.csv", "--schema", "open.toml", "--epsilon", "1", "--method", "independent"],
     "plan_units": ["plan", "visits.toml", "--epsilon", "1", "--method", "independent"],
     "fit": [*FIT[:-1], "-o", "other.release"],
+    "mock": ["mock", "people.toml", "-n", "5", "--seed", "1", "-o", "mock.csv"],
+    "mock_open": ["mock", "open.toml", "-o", "mock_open.csv"],
     "certificate": ["certificate", "release"],
     "certificate_private": ["certificate", "private"],
     "sample": ["sample", "release", "-n", "8", "--seed", "1", "-o", "fake.csv"],
@@ -126,6 +129,7 @@ COMMANDS = {
 }
 
 WRITTEN = {
+    "mock": "mock.csv.certificate.md",
     "sample": "fake.csv",
     "sample_where": "some.csv",
     "synth_units": "visits_fake.csv",
