@@ -53,7 +53,7 @@ def cells_of(table: str, epsilon: float, seeds: Sequence[int], variants: Sequenc
 
 
 CELLS = {
-    "smoke": cells_of("breast", 3.0, [100], list(VARIANTS)[:1], ablation.SMALL),
+    "smoke": cells_of("breast", 3.0, [100], list(VARIANTS)[:1], ablation.SMALL)[:1],
     "paper": [
         *cells_of("adult", 1.0, SEEDS, list(VARIANTS)),
         *cells_of("adult", NOISELESS, SEEDS[:3], list(VARIANTS)[:2]),

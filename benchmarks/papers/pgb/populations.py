@@ -81,7 +81,7 @@ class Size:
 
 SIZES = {
     "smoke": Size(
-        seeds=dict.fromkeys(("titanic", "gaussians", "census1940", "census2010"), 2),
+        seeds=dict.fromkeys(("titanic", "gaussians", "census1940", "census2010"), 1),
         shorter=200,
         checkpoints=2,
         samples=50,
@@ -401,6 +401,8 @@ def main() -> None:
         print("\n".join(f"{part.name}: {part.seeds} seeds, {express(part.boosted)}" for part in known))
         return
     chosen = [part for part in known if not found.parts or part.name in found.parts]
+    if found.profile == "smoke" and not found.parts:
+        chosen = list({part.table: part for part in reversed(known)}.values())  # one of each table
     if found.seeds:
         chosen = [dataclasses.replace(part, seeds=found.seeds) for part in chosen]
     sources = {"titanic": "titanic", "census1940": "census1940_ca", "census2010": "acs_income_2018"}
