@@ -1,8 +1,12 @@
 """Runs the command line and turns every error into one line and an exit code."""
 
+import functools
 import os
 import sys
 import warnings
+from collections.abc import Callable
+
+import typer
 
 from understudy.cli.app import app
 from understudy.cli.terminal import INTERRUPTED, Interrupted, catch_interrupts
@@ -14,7 +18,7 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         with catch_interrupts(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UnderstudyWarning)  # commands print notes and warnings themselves
-            result = app(args=arguments, prog_name="understudy", standalone_mode=False)
+            result = _command()(args=arguments, prog_name="understudy", standalone_mode=False)
         if result == INTERRUPTED:  # how the argument parser reports Ctrl-C
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
@@ -28,6 +32,12 @@ def run(arguments: list[str] | None = None) -> int:
         return _fail("interrupted; nothing was written.", INTERRUPTED)
     except Exception as error:
         return _fail_unexpected(error)
+
+
+@functools.cache
+def _command() -> Callable[..., object]:
+    """The commands as the argument parser has them: made once, which takes longer than most refusals."""
+    return typer.main.get_command(app)
 
 
 def _fail_unexpected(error: Exception) -> int:
