@@ -253,36 +253,46 @@ def test_a_killed_process_leaves_its_reservation_and_no_half_entry(book: BudgetB
 
 
 WORK = """
-import sys
+import os, sys
 from understudy.book import BudgetBook
 from understudy.book.entries import Outcome
 from understudy.privacy.release_costs import Cost
-book = BudgetBook.open(sys.argv[1])
-print("ready", flush=True)
-while True:
-    reserved = book.reserve(Cost(1000, 0), {"plan": "0" * 64})
-    print(reserved.number, flush=True)
-    book.extend(reserved.number, Cost(2000, 0))
-    book.settle(reserved.number, Cost(1500, 0), Outcome.RELEASED, None)
-    book.withdraw(book.reserve(Cost(1000, 0), {"plan": "0" * 64}))
+for _ in sys.stdin:
+    child = os.fork()  # a process that need not import everything again
+    if not child:
+        book = BudgetBook.open(sys.argv[1])
+        os.write(1, b"%d\\n" % os.getpid())
+        while True:
+            reserved = book.reserve(Cost(1000, 0), {"plan": "0" * 64})
+            os.write(1, b"%d\\n" % reserved.number)
+            book.extend(reserved.number, Cost(2000, 0))
+            book.settle(reserved.number, Cost(1500, 0), Outcome.RELEASED, None)
+            book.withdraw(book.reserve(Cost(1000, 0), {"plan": "0" * 64}))
+    os.waitpid(child, 0)
+    os.write(1, b"killed\\n")
 """
 
 
 def test_killed_200_times_a_book_keeps_every_entry_that_was_reported(book: BudgetBook) -> None:
     """At random points of a reservation, an extension, a settlement or a withdrawal."""
     generator, reported = random.Random(0), set()
-    for _ in range(200):
-        with subprocess.Popen([sys.executable, "-c", WORK, str(book.path)], stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(generator.random() * 0.1)
-            process.send_signal(signal.SIGKILL)
-            reported |= {int(line) for line in process.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")}
-        found = BudgetBook.open(book.path)
-        assert reported <= {each.number for each in found.reservations}
-        assert found.total == sum((each.counted for each in found.reservations), Cost())
-        assert found.total.fits(found.limit)
-    assert len(reported) > 200
+    start = [sys.executable, "-c", WORK, str(book.path)]
+    with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for _ in range(200):
+            process.stdin.write("\n")
+            process.stdin.flush()
+            child = int(process.stdout.readline())
+            time.sleep(generator.random() * 0.2)
+            os.kill(child, signal.SIGKILL)
+            reported |= {int(line) for line in iter(process.stdout.readline, "killed\n")}
+            found = BudgetBook.open(book.path)
+            assert reported <= {each.number for each in found.reservations}
+            assert found.total == sum((each.counted for each in found.reservations), Cost())
+            assert found.total.fits(found.limit)
+        process.stdin.close()
+    assert len(reported) > 100
 
 
 # -------------------------------------------------------------------------------------------------------------- editing

@@ -4,12 +4,15 @@ import contextlib
 import hashlib
 import itertools
 import json
+import pwd
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import understudy as us
 from understudy.book import BudgetBook, Policy
+from understudy.book.book import account_name
 from understudy.book.certificates import approval_notes
 from understudy.book.entries import History, Row, canonical, digest_of
 from understudy.book.proposal import ProposedRun
@@ -27,6 +30,11 @@ SECOND = Policy(second_person=True)
 
 def new_book(folder: Path, policy: "Policy | None" = None) -> BudgetBook:
     return BudgetBook.create(folder / "people.book", epsilon=3, delta=1e-5, policy=policy)
+
+
+def log_in(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The account of this process has this name."""
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name=name))
 
 
 def tiny_run(epsilon: float = 1.0, method: str = "boost") -> ProposedRun:
@@ -126,7 +134,7 @@ def test_learners_graphs_and_boosting_can_be_listed() -> None:
 
 
 def test_another_policy_needs_a_second_person_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGNAME", "ann")
+    log_in(monkeypatch, "ann")
     book, looser = new_book(tmp_path, SECOND), Policy(largest_epsilon=9)
     digest = book.policy_hash(looser)
     with pytest.raises(BookError, match=f"approves another policy.*{digest}"):
@@ -160,16 +168,16 @@ def test_an_entry_without_the_approval_that_it_needs_is_found(tmp_path: Path) ->
 
 
 def test_an_approval_records_the_account_and_is_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGNAME", "ann")
+    log_in(monkeypatch, "ann")
     book = new_book(tmp_path, SECOND)
     plan = tiny_run().plan_hash(book)
     book.approve(plan, "B. Weber")
     reserve(book)
     (note,) = approval_notes(book)
     assert "by B. Weber was recorded from the account that used it (ann)" in note
-    monkeypatch.setenv("LOGNAME", "bob")
+    log_in(monkeypatch, "bob")
     book.approve(plan, "B. Weber")
-    monkeypatch.setenv("LOGNAME", "ann")
+    log_in(monkeypatch, "ann")
     reserve(book)
     assert [each.facts["approved_from"] for each in book.reservations] == ["ann", "bob"]
     assert len(list(approval_notes(book))) == 1
@@ -181,7 +189,7 @@ def test_an_approval_records_the_account_and_is_no_proof(tmp_path: Path, monkeyp
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LOGNAME", "ann")
+    log_in(monkeypatch, "ann")
     Path("people.toml").write_text("[table]\nrows = 100\n[columns.member]\nkind = 'boolean'\n")
     Path("second.toml").write_text("second_person = true\n")
     Path("free.toml").write_text("")
@@ -204,6 +212,12 @@ def test_a_second_person_sees_the_plan_that_is_approved(place: Path, capsys: pyt
     assert f"not {plan}" in capsys.readouterr().err
     assert run(["book", "approve", "people.book", plan, "--by", "ann"]) == 0
     assert "does not allow a run by ann" in capsys.readouterr().err
+
+
+def test_the_account_does_not_follow_from_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    log_in(monkeypatch, "ann")
+    monkeypatch.setenv("LOGNAME", "bob")
+    assert account_name() == "ann"
 
 
 def test_policies_from_the_command_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

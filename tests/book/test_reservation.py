@@ -10,6 +10,7 @@ import pyarrow.csv
 import pytest
 
 import understudy as us
+from tests.book.test_policy import log_in
 from tests.builders import Killed, kill_at
 from understudy import certificate
 from understudy.book import BudgetBook, Policy
@@ -314,7 +315,7 @@ def proposed(book: BudgetBook, **changes: object) -> ProposedRun:
 def test_an_approval_is_for_one_run_of_one_plan_by_another_person(
     book: BudgetBook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOGNAME", "ann")
+    log_in(monkeypatch, "ann")
     policy, plan = Policy(second_person=True), proposed(book).plan_hash(book)
     book.approve(plan, "ann")
     with pytest.raises(BookError, match="a name other than 'ann'"):

@@ -228,7 +228,7 @@ class BudgetBook(Summarized):
             raise ConfigError("A plan hash has 64 hexadecimal digits, as 'understudy plan --book' prints it.")
         if not by.strip():
             raise ConfigError("Say who approves the plan: --by NAME.")
-        facts = {"plan": plan, "by": by.strip(), "account": account_name()}
+        facts: dict[str, object] = {"plan": plan, "by": by.strip(), "account": account_name()}
         self._file.append(lambda history: (Kind.APPROVE, history.total, facts))
 
     def reserve(
@@ -385,8 +385,14 @@ def percent(cost: Cost, limit: Cost) -> str:
 
 
 def account_name() -> str:
-    """The account that runs this: recorded in the book, and no proof of who it was."""
+    """The account that runs this, by the operating system: recorded in the book, and no proof of who it was."""
     try:
-        return getpass.getuser()
+        import pwd  # not on Windows
+
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except (ImportError, KeyError):
+        pass
+    try:
+        return getpass.getuser()  # by variables, which anyone can set
     except (OSError, KeyError, ImportError):
         return "unknown"

@@ -59,11 +59,13 @@ def verify_certificates(book: BudgetBook, folder: str | os.PathLike[str]) -> tup
 
 def approval_notes(book: BudgetBook) -> Iterator[str]:
     """Approvals that one account may have given to itself: names and accounts are records, not proof."""
-    for each in (*book.reservations, *book.policies):
-        approval = approval_in(each.facts)
-        if approval is not None and approval.account == each.facts.get("by"):
+    entries = {each.number: each.facts for each in book.reservations}
+    entries |= {each.number: each.facts for each in book.policies}
+    for number, facts in sorted(entries.items()):
+        approval = approval_in(facts)
+        if approval is not None and approval.account == facts.get("by"):
             yield (
-                f"The approval of entry {each.number} by {approval.by} was recorded from the account that used it "
+                f"The approval of entry {number} by {approval.by} was recorded from the account that used it "
                 f"({approval.account})."
             )
 
