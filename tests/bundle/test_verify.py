@@ -134,6 +134,13 @@ FORGED: dict[str, tuple[dict[str, Callable[[str], str]], str]] = {
     "page": ({"certificate_html": swap("</main>", "<p>approved</p></main>")}, "certificate.html does not say"),
     "schema": ({"schema_toml": swap("rows = 60", "rows = 61")}, "schema.toml does not declare"),
     "schema gone": ({"schema_toml": lambda text: "not TOML ["}, "schema.toml is not a schema"),
+    "schema with a remark": ({"schema_toml": lambda text: f"{text}# 20 rows of a\n"}, "schema.toml is not as"),
+    "schema with a file": (
+        {"schema_toml": lambda text: f'{text}[[rules]]\ncombinations = ["ward", "member"]\nallowed = "/dev/zero"\n'},
+        "schema.toml names other files.",
+    ),
+    "versions": ({"versions_json": swap('"numpy": "', '"numpy": "mean 41.3, ')}, "versions.json does not have"),
+    "versions gone": ({"versions_json": lambda text: '{"rows": [41, 17]}'}, "versions.json does not have"),
     "plan": ({"plan_json": swap('"expected": []', '"expected": [1]')}, "plan.json does not have"),
     "audit": ({"audit_json": swap("canary", "parrot")}, "audit.json is not what this version writes"),
     "readme": ({"README_md": swap("# Evidence", "# Approved evidence")}, "README.md is not what this version"),
@@ -145,6 +152,10 @@ FORGED: dict[str, tuple[dict[str, Callable[[str], str]], str]] = {
         "certificate.json is not what",
     ),
     "mark": ({"certificate_json": swap('"seeded": false', '"seeded": true')}, "contradicts the certificate: 'marks'"),
+    "key twice": (
+        {"certificate_json": swap('"guarantee": {', '"guarantee": {"epsilon": 0.01, ')},
+        "not a certificate that can be read",
+    ),
     "no certificate": ({"certificate_json": lambda text: "{}"}, "not a certificate that can be read"),
     "no number": ({"certificate_json": swap('"delta": ', '"delta": NaN, "x": ')}, "not a certificate that can be read"),
     "failed run": ({"certificate_json": swap('"released": true', '"released": false')}, "nothing was released"),
@@ -173,6 +184,7 @@ def test_a_forged_document_contradicts_the_others(copied: Path, case: str) -> No
         ("release", "none"),
         ("tables", [{"name": ["x"], "sha256": {}, "bytes": "x", "included": 1}]),
         ("files", []),
+        ("approved_by", "A. Weber"),
         ("format", "zip"),
         ("understudy_version", ["\ud800\x1b[31m"]),
     ],
@@ -223,6 +235,7 @@ def test_last_digits_may_differ_and_nothing_else() -> None:
     assert same_text(b"epsilon 1 at 3.01e-05", b"epsilon 1.001 at 3.01e-05")
     for other_text in (b"epsilon 2 at 3.01e-05", b"epsilon 1 at 3.01e-06", b"Epsilon 1 at 3.01e-05", b"epsilon 1"):
         assert not same_text(b"epsilon 1 at 3.01e-05", other_text)
+    assert not same_text(b"epsilon 0.9981", b"epsilon 0.9882")
     assert not same_text(b"60 rows", b"61 rows")
     assert not same_text(b"2026-11-17", b"2026-11-18")
 

@@ -77,9 +77,10 @@ def read_facts(manifest: Mapping[str, Any]) -> Facts:
 
 
 def read_json(data: bytes) -> dict[str, Any]:
-    """A JSON object; raises ValueError for anything else, also for numbers that JSON does not have."""
+    """A JSON object; raises ValueError for anything else, also for numbers that JSON does not have and for keys that
+    are in it twice, of which every reader takes another one."""
     try:
-        content = json.loads(data, parse_constant=_refuse)
+        content = json.loads(data, parse_constant=_refuse, object_pairs_hook=_unique)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(content, dict):
@@ -89,6 +90,12 @@ def read_json(data: bytes) -> dict[str, Any]:
 
 def _refuse(constant: str) -> None:
     raise ValueError(constant)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(content := dict(pairs)) < len(pairs):
+        raise ValueError("a key is in it twice")
+    return content
 
 
 def as_json(statement: Statement, checksums: Mapping[str, str]) -> dict[str, Any]:

@@ -5,13 +5,14 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from understudy._version import __version__
 from understudy.audit.record import audits_of, audits_to_json
 from understudy.bundle import signing
-from understudy.bundle.archive import Malformed, Member, measure, read_archive
+from understudy.bundle.archive import Malformed, Measured, Member, measure, read_archive
 from understudy.bundle.manifest import (
     FORMAT,
     FORMAT_VERSION,
@@ -20,13 +21,13 @@ from understudy.bundle.manifest import (
     SUMS,
     TABLES,
     as_json,
+    make_manifest,
     make_sums,
     plan_as_charged,
     read_facts,
     read_json,
-    release_section,
 )
-from understudy.bundle.pages import DESCRIPTIONS, make_readme, make_sign_off, marks, release_facts
+from understudy.bundle.pages import DESCRIPTIONS, make_readme, make_sign_off, release_facts
 from understudy.certificate import from_json, public_facts
 from understudy.certificate_page import to_files
 from understudy.errors import BundleError, ConfigError, UnderstudyError
@@ -35,6 +36,7 @@ from understudy.privacy.ledger import Guarantee, Statement, spent_by
 from understudy.privacy.statement import round_up
 from understudy.run.atomic import json_bytes
 from understudy.schema import Schema
+from understudy.schema.toml import names_files, parse_toml
 from understudy.summary import Summarized, Summary
 
 SLACK = 1e-6
@@ -301,6 +303,7 @@ class _Check:
             self._manifest_agrees(statement)
             self._cost_is_right(statement)
             self._plan_agrees(certified)
+            self._versions_are_plain()
             self.facts = release_facts(statement)
             if self.faults:  # what follows makes pages from figures, and these are wrong
                 return
@@ -320,16 +323,16 @@ class _Check:
 
     def _manifest_agrees(self, statement: Statement) -> None:
         manifest, facts = self.manifest, read_facts(self.manifest)
-        expected = {
-            "release": release_section(statement, facts.release_sha256),
-            "marks": marks(statement, in_house=facts.in_house),
-            "private": statement.is_private,
-            "signed": SIGNATURE in self.members,
-        }
+        files = {name: Measured(self.members[name].size, 0, self.members[name].sha256) for name in manifest["files"]}
+        made = make_manifest(statement, facts, files, signed=SIGNATURE in self.members)
+        expected = {**read_json(json_bytes(made)), "understudy_version": str(manifest["understudy_version"])}
         self.faults += [
             f"manifest.json contradicts the certificate: {key!r}."
             for key, value in expected.items()
-            if not same_figures(manifest[key], value)
+            if key not in manifest or not same_figures(manifest[key], value)
+        ]
+        self.faults += [
+            f"manifest.json has the key {key!r}, which none has." for key in manifest if key not in expected
         ]
         if facts.in_house != any(name.startswith("in-house/") for name in self.members):
             self.faults.append("manifest.json is wrong about whether the bundle is in-house.")
@@ -363,6 +366,15 @@ class _Check:
         else:
             self.checked.append("plan.json has the queries and figures of certificate.json.")
 
+    def _versions_are_plain(self) -> None:
+        """versions.json has versions by name and nothing else, of the release and of the bundle."""
+        try:
+            found = read_json(self._data("versions.json"))
+        except ValueError:
+            found = {}
+        if found.keys() != {"release", "bundle"} or not all(map(_is_versions, found.values())):
+            self.faults.append("versions.json does not have the versions of the software, or has more than these.")
+
     def _certificate_agrees(
         self, certified: Mapping[str, Any], statement: Statement, checksums: Mapping[str, str]
     ) -> None:
@@ -382,12 +394,18 @@ class _Check:
             self.not_checked.append("schema.toml: that of a graph is not compared with the certificate.")
             return
         try:
-            schema = Schema.from_toml(self._data("schema.toml").decode())
+            text = self._data("schema.toml").decode()
+            if names_files(parse_toml(text, "schema.toml")):  # whoever verifies must not open them
+                self.faults.append("schema.toml names other files.")
+                return
+            schema = Schema.from_toml(text)
         except _UNREADABLE as error:
             self.faults.append(f"schema.toml is not a schema that can be read ({type(error).__name__}).")
             return
         if public_facts(schema).declared != statement.facts.declared:
             self.faults.append("schema.toml does not declare what the certificate lists as declared.")
+        elif schema.to_toml() != text:
+            self.faults.append("schema.toml is not as Understudy writes it.")
         else:
             self.checked.append("schema.toml declares what the certificate lists as declared.")
 
@@ -436,6 +454,20 @@ def _renyi_agrees(statement: Statement) -> bool:
     return same_figures(float(found), float(statement.epsilon_rdp))
 
 
+def _is_versions(found: object) -> bool:
+    """Whether these are short versions by name; None: a release without such a record.
+
+    >>> _is_versions({"numpy": "2.4.6", "platform": "Linux x86_64"}), _is_versions({"numpy": "mean(age) = 41.3"})
+    (True, False)
+    """
+    if not isinstance(found, dict):
+        return found is None
+    known = (
+        re.fullmatch(r"[a-z-]{1,40}", name) and re.fullmatch(r"[\w.+ -]{1,40}", str(found[name])) for name in found
+    )
+    return len(found) <= 40 and all(known)
+
+
 def same_figures(one: object, other: object) -> bool:
     """Whether two JSON values are equal, apart from the last digits of figures that were computed again.
 
@@ -469,6 +501,8 @@ def same_text(one: bytes, other: bytes) -> bool:
 def _is_rounded_alike(one: str, other: str) -> bool:
     if one == other:
         return True
-    values = [float(text.replace(",", "")) for text in (one, other)]
-    has_point = "." in one or "." in other  # counts, dates and versions are whole numbers, and exact
-    return has_point and math.isclose(*values, rel_tol=0.011)
+    if "." not in one and "." not in other:  # counts, dates and versions are whole numbers, and exact
+        return False
+    values = [Decimal(text.replace(",", "")) for text in (one, other)]
+    last_digit = Decimal(1).scaleb(min(int(value.as_tuple().exponent) for value in values))
+    return abs(values[0] - values[1]) <= last_digit and math.isclose(*map(float, values), rel_tol=0.011)

@@ -47,6 +47,18 @@ def parse_toml(text: str, source: str) -> Mapping[str, object]:
         raise SchemaError(f"{source} is nested too deeply to be a schema. Check that it is the right file.") from None
 
 
+def names_files(content: Mapping[str, object]) -> bool:
+    """Whether the content of a schema file refers to other files: to lookup tables of rules, or to regions.
+
+    >>> names_files({"rules": [{"combinations": ["a", "b"], "allowed": "lookup.csv"}]})
+    True
+    """
+    columns, rules = content.get("columns"), content.get("rules")
+    entries = [*(columns.values() if isinstance(columns, dict) else ()), *(rules if isinstance(rules, list) else ())]
+    keys = ("allowed", "forbidden", "table", "region", "mask", "sites", "regions")
+    return any(isinstance(entry, dict) and isinstance(entry.get(key), str) for entry in entries for key in keys)
+
+
 def read_sections(
     content: Mapping[str, object], folder: Path | None = None
 ) -> tuple[Mapping[str, object], tuple[Column | Location, ...], tuple[Rule, ...]]:
