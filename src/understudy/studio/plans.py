@@ -45,7 +45,8 @@ class Wish(NamedTuple):
         if not isinstance(method, str) or not method.strip():
             raise ConfigError("Choose a method.")
         holdout = _number(given, "holdout", "The fraction to hold out")
-        return cls(method.strip(), epsilon, _number(given, "delta", "Delta"), rows and int(rows), holdout)
+        size = None if rows is None else int(rows)
+        return cls(method.strip(), epsilon, _number(given, "delta", "Delta"), size, holdout)
 
     @property
     def guarantee(self) -> Guarantee:
