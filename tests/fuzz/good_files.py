@@ -159,6 +159,7 @@ require_disclosure = true
 
 
 ABOUT = """title = "Synthetic people"
+description = "One row for each person."
 license = "https://creativecommons.org/licenses/by/4.0/"
 url = "https://data.example.org/people"
 theme = "SOCI"
@@ -211,7 +212,7 @@ KINDS = [
             ("sample", "release", "-n", "20", "-o", "new.csv", "-q"),
             ("certificate", "release"),
             ("bundle", "release", "-o", "new.zip", "-q"),
-            ("metadata", "release", "--format", "registry", "-o", "new.json", "-q"),
+            ("metadata", "release", "--format", "table-schema", "-o", "new.json", "-q"),
         ),
     ),
     Kind("about.toml", (("metadata", "release", "--format", "dcat", "--about", "about.toml", "-o", "new.json", "-q"),)),
@@ -220,7 +221,7 @@ KINDS = [
         "scores.json",
         (
             ("report", "scores.json", "-o", "new.html", "-q"),
-            ("bundle", "release", "-o", "new.zip", "--in-house", "--scores", "scores.json", "-q"),
+            ("bundle", "release", "-o", "new.in-house.zip", "--in-house", "--scores", "scores.json", "-q"),
         ),
     ),
 ]

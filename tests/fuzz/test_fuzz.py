@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,7 +38,12 @@ def test_damaged_files(
     shutil.copytree(good, place)
     monkeypatch.chdir(place)
     before = contents(place)
-    faults, refused = [], 0
+    faults, refused, begun = [], 0, time.process_time()
+    for command in dict.fromkeys(kind.commands):  # what damage is refused for must be read without it
+        if command[0] != "fit" or NUMBER > 200:
+            code, out, err = execute(list(command), capfd)
+            assert code == 0, f"{' '.join(command)}: {err}"
+            restore(place, before, contents(place))
     for number in range(-(-NUMBER // len(KINDS))):
         rng = random.Random(f"{kind.name} {number}")
         file, damaged = damage(kind, place, before, rng)
@@ -51,7 +57,7 @@ def test_damaged_files(
                 Path(folder, f"{number}-{Path(file).name}").write_bytes(damaged)
         restore(place, before, after)
     assert not faults, "\n".join(faults)
-    print(f"{kind.name}: {refused} of {number + 1} refused")
+    print(f"{kind.name}: {refused} of {number + 1} refused, {time.process_time() - begun:.1f} s")
 
 
 def damage(kind: Kind, place: Path, before: dict[str, bytes], rng: random.Random) -> tuple[str, bytes]:
