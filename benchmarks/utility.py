@@ -8,10 +8,11 @@ A suite (`SUITES`) names methods, tables and epsilons; options narrow it down. T
 UNDERSTUDY_DATA and those that need no folder; missing ones are skipped with a message. The figures are those of
 `scorer.py`. As many rows are sampled as there are training rows, but at most 50,000.
 
-Each cell runs in its own process, and its result is appended to results/utility_SUITE.jsonl at once; cells that are
-already there are not run again. The page results/utility_SUITE.md shows all of them. `--cell` runs one cell and prints
-its result, and `--gather` adds such results to the file, so that cells can run on other machines. Runs are seeded, on
-public data: repeatable, and not private.
+Each cell runs in its own process, and its result is added to results/utility_SUITE.jsonl at once; cells that are
+already there are not run again, unless the revision of their method was raised since. The page
+results/utility_SUITE.md shows all of them. `--cell` runs one cell and prints its result, and `--gather` adds such
+results to the file, so that cells can run on other machines. Runs are seeded, on public data: repeatable, and not
+private.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import itertools
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -29,8 +31,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.utility_page import REAL, as_markdown
+from benchmarks.utility_page import REAL, Result, as_markdown
 from understudy.benchmark.tables import missing_source, table_names
+from understudy.run.atomic import atomic_write
 
 HERE = Path(__file__).parent
 DEVELOPMENT = (*table_names("package"), "made_wide", "made_long", "xor3", "xor4", "xor5")
@@ -92,7 +95,25 @@ def run_cell(cell: dict) -> dict:
         fake = release.sample_arrow(min(train.num_rows, MOST_ROWS), seed=cell["seed"])
         times = {"cpu": time.process_time() - began_cpu, "wall": time.monotonic() - began}
     figures = score(train.to_pandas(), None if test is None else test.to_pandas(), fake.to_pandas(), target)
-    return {**cell, **figures, **times, "machine": machine()}
+    return {**cell, **figures, **times, "revisions": revisions_of(cell["method"]), "machine": machine()}
+
+
+def revisions_of(method: str) -> str:
+    """The revisions of the methods in an expression; results without this field are of revision 1.
+
+    >>> revisions_of("dpgan(target_fraction=0.1)")
+    'dpgan:1'
+    """
+    from understudy.benchmark.cells import code_of
+    from understudy.benchmark.suite import MethodSpec
+
+    return " ".join(code_of(None if method == REAL else MethodSpec(expression=method)).split()[2:])
+
+
+def is_current(result: Result) -> bool:
+    """Whether its method would give the same result today."""
+    revisions = revisions_of(result["method"])
+    return result.get("revisions", re.sub(r":\d+", ":1", revisions)) == revisions
 
 
 def machine() -> str:
@@ -163,18 +184,25 @@ class Record:
         self.suite = suite
         self.path, self.page = (folder / f"utility_{suite}.{ending}" for ending in ("jsonl", "md"))
         self.results = read_results(self.path) if self.path.exists() else []
-        self.known = {_key(result) for result in self.results}
+        self.known = {_key(result) for result in self.results if is_current(result)}
 
     def __contains__(self, cell: dict) -> bool:
         return _key(cell) in self.known
 
+    def lacks(self, result: dict) -> bool:
+        """Whether this result is new, or newer than what is there."""
+        return result not in self and (is_current(result) or _key(result) not in map(_key, self.results))
+
     def add(self, result: dict) -> None:
-        self.results.append(result)
+        """A result of the same cell is replaced: it was run with an earlier revision of its method."""
+        self.results = [each for each in self.results if _key(each) != _key(result)] + [result]
         self.known.add(_key(result))
         print(json.dumps(result), flush=True)
-        with self.path.open("a") as file:
-            file.write(json.dumps(result) + "\n")
-        self.page.write_text(as_markdown(self.results, self.suite, SUITES[self.suite]))
+        earlier = sum(not is_current(each) for each in self.results)
+        with atomic_write(self.path, force=True) as file:
+            file.write("".join(json.dumps(each) + "\n" for each in self.results).encode())
+        with atomic_write(self.page, force=True) as file:
+            file.write(as_markdown(self.results, self.suite, SUITES[self.suite], earlier=earlier).encode())
 
 
 def read_results(path: Path) -> list[dict]:
@@ -213,7 +241,7 @@ def main() -> None:
     suite, record = SUITES[arguments.suite], Record(arguments.out, arguments.suite)
     if arguments.gather:
         for result in itertools.chain.from_iterable(map(read_results, arguments.gather)):
-            if result not in record:
+            if record.lacks(result):
                 record.add(result)
         return
     tables = present_tables(arguments.tables or suite["tables"])

@@ -197,10 +197,13 @@ def worst_ratios(cells: Cells, method: str, figure: str) -> dict[tuple[str, floa
     return ratios
 
 
-def as_markdown(results: Sequence[Result], name: str, suite: Mapping[str, Any]) -> str:
-    """The page: one line for each cell and method, and a comparison if the suite names two methods."""
+def as_markdown(results: Sequence[Result], name: str, suite: Mapping[str, Any], *, earlier: int = 0) -> str:
+    """The page: one line for each cell and method, and a comparison if the suite names two methods.
+
+    `earlier` is the number of results that were run with an earlier revision of their method.
+    """
     cells = group_results(results)
-    sections = [_heading(results, name, suite)]
+    sections = [_heading(results, name, suite, earlier)]
     if "compare" in suite:
         method, rival = suite["compare"]
         epsilons = sorted({epsilon for _, epsilon in cells if epsilon is not None})
@@ -222,7 +225,7 @@ def _methods_run(results: Sequence[Result], methods: Sequence[str]) -> list[str]
     return [method for method in methods if method != REAL and len(cells[method]) >= len(all_cells) / 2]
 
 
-def _heading(results: Sequence[Result], name: str, suite: Mapping[str, Any]) -> list[str]:
+def _heading(results: Sequence[Result], name: str, suite: Mapping[str, Any], earlier: int) -> list[str]:
     machines = sorted({result["machine"] for result in results if "machine" in result})
     lines = [
         f"# {suite['title']}",
@@ -239,6 +242,12 @@ def _heading(results: Sequence[Result], name: str, suite: Mapping[str, Any]) -> 
         )
     if any(result["method"] == REAL for result in results):
         lines[-1] += f" *{REAL}*: the training rows, scored as if they were synthetic."
+    if earlier:
+        lines += [
+            "",
+            f"**{earlier:,} of the {len(results):,} results were run with an earlier revision of their method**: today "
+            "it would give slightly different ones. The command below runs them again.",
+        ]
     return [
         *lines,
         "",

@@ -137,6 +137,21 @@ def test_pages_of_earlier_results_stay_as_they_are(suite: str) -> None:
         assert {key: before.get(key) for key in after} == after
 
 
+def test_results_of_an_earlier_revision_are_counted_run_again_and_replaced(tmp_path: Path) -> None:
+    cell = {"table": "car", "epsilon": 1.0, "method": "mst", "delta": 1e-5, "seed": 0}
+    old, other = {**cell, "auc": 0.7}, {**cell, "method": "privbayes", "auc": 0.6}
+    (tmp_path / "utility_default.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (old, other)))
+    record = utility.Record(tmp_path, "default")
+    assert cell not in record
+    assert other in record
+    record.add({**other, "seed": 1})
+    assert "**1 of the 3 results were run with an earlier revision" in record.page.read_text()
+    record.add({**cell, "auc": 0.8, "revisions": utility.revisions_of("mst")})
+    assert cell in utility.Record(tmp_path, "default")
+    assert "earlier revision" not in record.page.read_text()
+    assert [each["auc"] for each in utility.read_results(record.path) if each["method"] == "mst"] == [0.8]
+
+
 def test_cells_of_a_suite() -> None:
     cells = list(utility.cells_of(["car", "bank"], [1.0], ["auto", "aim", REAL], 3))
     assert len(cells) == 2 * 2 * 3 + 2
@@ -147,7 +162,16 @@ def test_cells_of_a_suite() -> None:
 def test_a_cell_has_all_figures() -> None:
     cells = list(utility.cells_of(["diabetes"], [1.0], ["independent", REAL], 1))
     real, fake = map(utility.run_cell, cells)
-    assert real.keys() - cells[0].keys() == {"tvd1", "tvd2", "worst2", "v_loss", "v_worst", "r2", "machine"}
+    assert real.keys() - cells[0].keys() == {
+        "tvd1",
+        "tvd2",
+        "worst2",
+        "v_loss",
+        "v_worst",
+        "r2",
+        "revisions",
+        "machine",
+    }
     assert fake.keys() - real.keys() == {"cpu", "wall"}
     assert real["tvd2"] == 0.0 < fake["tvd2"]
     assert fake["r2"] < real["r2"]
