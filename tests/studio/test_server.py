@@ -18,6 +18,7 @@ from understudy.studio.desk import Desk
 from understudy.studio.forms import form_of, read_form
 from understudy.studio.guard import COOKIE, Door
 from understudy.studio.jobs import StudioError, write_json
+from understudy.studio.plans import Wish
 from understudy.studio.server import listen, make_app
 from understudy.studio.synthetic import first_rows
 from understudy.tables import Origin, write_table
@@ -351,6 +352,14 @@ def test_a_studio_with_another_folder_does_not_run_on_the_same_table(desk: Desk,
         other.start(given)
     assert other.runs() == []
     assert not list((tmp_path / "other").glob("runs/*"))
+
+
+def test_a_run_that_holds_rows_out_has_the_delta_that_its_plan_shows(desk: Desk) -> None:
+    given = {"epsilon": 1, "method": "independent", "holdout": "0.2"}
+    command = desk._synth(Wish.of(given).at_planned_delta(100), Path("run"))
+    planned = us.Guarantee(1.0).with_delta_for(100).delta
+    assert command[command.index("--delta") + 1] == repr(planned)
+    assert "--delta" not in desk._synth(Wish.of({**given, "holdout": ""}).at_planned_delta(100), Path("run"))
 
 
 def test_a_run_of_a_changed_schema_is_refused(client: Client) -> None:

@@ -162,7 +162,8 @@ class Desk:
 
     def start(self, given: Mapping) -> dict[str, object]:
         """Starts a run with the schema that is kept now; refused while another job runs."""
-        wish, schema = Wish.of(dict(given)), self._schema()
+        schema = self._schema()
+        wish = Wish.of(dict(given)).at_planned_delta(schema.rows)
         if given.get("schema") != _version(self._toml()):
             raise StudioError("The schema was changed in another tab. Reload the page to see it.")
         plan = describe_plan(schema, wish, self.book)

@@ -48,6 +48,10 @@ class Wish(NamedTuple):
         size = None if rows is None else int(rows)
         return cls(method.strip(), epsilon, _number(given, "delta", "Delta"), size, holdout)
 
+    def at_planned_delta(self, num_rows: int | None) -> "Wish":
+        """The same run at the delta of its plan: a run that holds rows out has fewer, and its default would differ."""
+        return self if self.holdout is None else self._replace(delta=self.guarantee.with_delta_for(num_rows).delta)
+
     @property
     def guarantee(self) -> Guarantee:
         return Guarantee(self.epsilon, self.delta)
