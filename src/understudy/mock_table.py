@@ -184,8 +184,8 @@ class MockMaker:
     def _conditions(self) -> list[str]:
         """What the reader must know about the schema."""
         found = [
-            "> **Condition:** what the schema declares, listed below, must not come from the data. What was read off the "
-            "data is revealed by the mock, and the statement above does not hold for it."
+            "> **Condition:** what the schema declares, listed below, must not come from the data. What was read off "
+            "the data is revealed by the mock, and the statement above does not hold for it."
         ]
         if self.schema.drafted:
             found.append(
