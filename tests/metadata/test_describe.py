@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from understudy.cli.main import run
 from understudy.metadata.about import About, Agent, Health
 from understudy.metadata.describe import FORMATS
 from understudy.metadata.registry import to_yaml
+from understudy.tables import Label, attach_label
 
 SCHEMA = """
 [table]
@@ -161,6 +163,18 @@ def test_a_file_that_may_be_the_real_table_is_refused(folder):
         us.describe_release(folder / "release", "croissant", about=ABOUT, files=[folder / "people.csv"])
     with pytest.raises(us.ConfigError, match="There is no file"):
         us.describe_release(folder / "release", "croissant", about=ABOUT, files=[folder / "absent.csv"])
+
+
+def test_a_data_package_vouches_for_one_file_of_one_release(folder, tmp_path):
+    """A real table may have taken the place of a synthetic one, and other releases have other guarantees."""
+    for name in ("fake.csv", "fake.csv.datapackage.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    us.describe_release(folder / "release", "croissant", about=ABOUT, files=[tmp_path / "fake.csv"])
+    pa.csv.write_csv(people(), tmp_path / "fake.csv")
+    pa.parquet.write_table(attach_label(people(), Label(certificate="other", source="release")), tmp_path / "a.parquet")
+    for name in ("fake.csv", "a.parquet"):
+        with pytest.raises(us.ConfigError, match=r"does not say that it is synthetic and of this release"):
+            us.describe_release(folder / "release", "croissant", about=ABOUT, files=[tmp_path / name])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from understudy.metadata.table_schema import JsonObject, schema_columns, table_s
 from understudy.privacy.statement import round_up
 from understudy.release import Release
 from understudy.schema import Schema
-from understudy.tables.labels import says_synthetic
+from understudy.tables.labels import is_sample_of
 from understudy.tables.location import TableLocation
 
 _MEDIA_TYPES = {
@@ -126,9 +126,10 @@ def _describe_file(path: Path, release: Release) -> DescribedFile:
         raise ConfigError(f"There is no file {str(path)!r}. Name one file with a synthetic table.")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if not says_synthetic(path) and digest not in dict(release.tables).values():
+    if digest not in dict(release.tables).values() and not is_sample_of(path, digest, release.digest):
         raise ConfigError(
-            f"{path} does not say that it is synthetic: it has no label, there is no {path.name}.datapackage.json"
-            " beside it, and its checksum is not in the certificate. Name a table that was sampled from this release."
+            f"{path} does not say that it is synthetic and of this release: neither its label, nor the"
+            f" {path.name}.datapackage.json beside it, nor the certificate. Name a table that was sampled from this"
+            " release."
         )
     return DescribedFile(path.name, TableLocation.parse(path).suffix, digest, path.stat().st_size)

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
@@ -71,6 +71,25 @@ def sidecar_path(location: TableLocation) -> Path:
     return location.path.with_name(f"{location.path.name}{table}{SIDECAR}")
 
 
+_UNREADABLE = (UnderstudyError, OSError, ValueError, pa.ArrowException, duckdb.Error, RecursionError)
+"""What reading the label of a file may raise."""
+
+
+def is_sample_of(path: str | os.PathLike[str], digest: str, release: str) -> bool:
+    """Whether a file with this SHA-256 says that it was sampled from the release with that one. Reads no row.
+
+    A file of another name or content beside a data package is not the one that it describes.
+    """
+    with contextlib.suppress(*_UNREADABLE, LookupError, TypeError):
+        location = TableLocation.parse(os.fspath(path))
+        if label := label_metadata(_file_schema(location)):
+            return label.get(f"{PREFIX}release") == release
+        package = _read_sidecar(sidecar_path(location))
+        named = (package["synthetic"], package["release"]["sha256"], package["resources"][0]["hash"])
+        return named == (True, release, f"sha256:{digest}")
+    return False
+
+
 def says_synthetic(source: object) -> bool:
     """Whether a frame or a file says that it is synthetic. Never fails, and reads no row.
 
@@ -78,9 +97,12 @@ def says_synthetic(source: object) -> bool:
     (True, False)
     """
     if isinstance(source, str | os.PathLike):
-        with contextlib.suppress(UnderstudyError, OSError, ValueError, pa.ArrowException, duckdb.Error, RecursionError):
+        with contextlib.suppress(*_UNREADABLE):
             location = TableLocation.parse(os.fspath(source))
-            return bool(label_metadata(_file_schema(location))) or _sidecar_says_so(sidecar_path(location))
+            return (
+                bool(label_metadata(_file_schema(location)))
+                or _read_sidecar(sidecar_path(location)).get("synthetic") is True
+            )
         return False
     attributes = getattr(source, "attrs", None)  # of a pandas frame
     if isinstance(attributes, Mapping) and attributes.get(SYNTHETIC) == "true":
@@ -102,8 +124,9 @@ def _file_schema(location: TableLocation) -> pa.Schema:
     return pa.schema([])
 
 
-def _sidecar_says_so(path: Path) -> bool:
+def _read_sidecar(path: Path) -> dict[str, Any]:
+    """The data package in a file; empty if there is none."""
     if not path.is_file() or path.stat().st_size > MOST_BYTES:
-        return False
+        return {}
     content = json.loads(path.read_bytes())
-    return isinstance(content, dict) and content.get("synthetic") is True
+    return content if isinstance(content, dict) else {}
