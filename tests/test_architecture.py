@@ -30,6 +30,7 @@ ORDER = (
     "synthesizers",
     "audit.record",
     "certificate_meaning",
+    "certificate_facts",
     "certificate_json",
     "certificate",
     "certificate_page",
