@@ -254,6 +254,11 @@ def group_cells(cells: Sequence[Cell], block: int | None = None) -> list[list[Ce
     return parts
 
 
+def _failed(cell: Cell, failure: Failure) -> dict[str, Any]:
+    """The line of a cell whose process did not finish it."""
+    return {"key": cell.key, **vars(cell), "scores": {}, "error": failure.reason}
+
+
 def _run_in_processes(
     experiment: Experiment,
     groups: Sequence[Sequence[Cell]],
@@ -283,15 +288,12 @@ def _run_in_processes(
             for pipe in connection.wait([*trained, *scoring.pipes()], None if left == math.inf else left):
                 if pipe not in trained:
                     for cell, line in scoring.receive(pipe):
-                        if isinstance(line, Failure):
-                            print(f"{cell.key}: {line.reason}", file=sys.stderr)
-                        else:
-                            yield line
+                        yield _failed(cell, line) if isinstance(line, Failure) else line
                     continue
                 for group, fitted in fitting.receive(pipe):
                     what = f"{len(group)} x {group[0].method} on {group[0].table}"
                     if isinstance(fitted, Failure):
-                        print(f"{what}: {fitted.reason}", file=sys.stderr)
+                        yield from (_failed(cell, fitted) for cell in group)
                         continue
                     print(f"{what}: fitted", file=sys.stderr, flush=True)
                     for cell, facts in zip(group, fitted, strict=True):
@@ -351,15 +353,18 @@ def _run(
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("a") as out:
                 out.write(json.dumps(line) + "\n")
-    if found.folder or not lines:
-        return
-    text = page([line for line in lines if "error" not in line])
-    if found.write:
-        (RESULTS / f"{experiment.name}.md").write_text(text)
-        if pictures is not None:
-            IMAGES.mkdir(parents=True, exist_ok=True)
-            pictures(lines)
-    print(text)
+    good = [line for line in lines if "error" not in line]
+    if good and not found.folder:
+        text = page(good)
+        if found.write:
+            (RESULTS / f"{experiment.name}.md").write_text(text)
+            if pictures is not None:
+                IMAGES.mkdir(parents=True, exist_ok=True)
+                pictures(good)
+        print(text)
+    if len(good) < len(lines):
+        print(f"{len(lines) - len(good)} of {len(lines)} cells failed; see their lines above.", file=sys.stderr)
+        sys.exit(1)
 
 
 def _is_wanted(cell: Cell, found: argparse.Namespace, done: set[str]) -> bool:

@@ -62,6 +62,14 @@ def test_an_error_belongs_to_its_cell() -> None:
     assert all("error" not in line for line in lines[1:])
 
 
+def test_a_script_whose_cells_fail_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["made.py"])
+    with pytest.raises(SystemExit) as ended:
+        experiment.main(EXPERIMENT, "", {"smoke": [Cell("t", "bad", "mst(no_such=1)", 1.0, 0)]}, lambda lines: "page")
+    assert ended.value.code == 1
+    assert "1 of 1 cells failed" in capsys.readouterr().err
+
+
 def test_no_group_begins_after_the_limit() -> None:
     assert not list(experiment.run_cells(EXPERIMENT, CELLS, limit_seconds=0.0))
 
