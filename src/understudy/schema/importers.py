@@ -240,11 +240,16 @@ def _mbi_sizes(content: Entry) -> dict[str, object]:
     return dict(content)
 
 
+_MOST_CODES = 1_000_000
+
+
 def _read_mbi(content: Entry, draft: Draft) -> None:
     for name, size in _mbi_sizes(content).items():
         num_codes = _count(size)
         if num_codes is None:
             raise SchemaError(f"Column {name!r}: the number of codes must be an integer of at least 1.", column=name)
+        if num_codes > _MOST_CODES:
+            raise SchemaError(f"Column {name!r} has more than {_MOST_CODES:,} codes: too many to list.", column=name)
         codes = tuple(range(num_codes))  # all of them, by the meaning of a domain
         draft.declare(Column(name=name, kind="categorical", nullable=False, categories=codes, closed=True))
 
