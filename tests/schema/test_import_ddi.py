@@ -148,3 +148,24 @@ def test_entities_are_refused_before_they_expand():
 )
 def test_a_damaged_code_book_is_a_schema_or_refused(at, length, inserted):
     import_or_complain(SURVEY[:at] + inserted + SURVEY[at + length :], "ddi")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (code("Oslo", "Oslo", "", True), code("Rome", "Rome", "", True)),
+        (code("Oslo"), code("Rome"), STATISTICS),
+        (code("Oslo", "", "", True), code("Rome")),
+    ],
+    ids=["labels that repeat the code", "statistics of the variable", "a frequency of one code"],
+)
+def test_codes_that_a_tool_filled_in_are_not_declared(parts):
+    found = import_text(book(variable("town", *parts, type_name="character")))
+    assert found.schema["town"] == Column(name="town", kind="categorical")
+    assert "--trust-ranges" in found.left_out[0]
+
+
+def test_a_range_beside_frequencies_is_not_declared():
+    parts = ('<valrng><range min="17" max="93"/></valrng>', code("99", "unknown", 'missing="Y"', True))
+    found = import_text(book(variable("age", *parts, attributes='intrvl="contin"')))
+    assert found.schema["age"].bounds is None

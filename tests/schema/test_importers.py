@@ -255,6 +255,14 @@ def test_files_that_cannot_be_parsed(imported, refusal, tmp_path):
         import_schema(tmp_path / "absent.json")
 
 
+def test_aliases_that_expand_endlessly_are_refused(refusal):
+    pytest.importorskip("yaml")
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 9)]
+    for text in ("\n".join([*lines, "age: {type: *a8}", ""]), "age: &age {type: [*age]}\n"):
+        assert "aliases that expand to too many values" in refusal(text, name="a.yaml")
+
+
 def test_yaml_is_an_extra(monkeypatch, imported, refusal):
     monkeypatch.setitem(sys.modules, "yaml", None)  # as if it were not installed
     assert "pip install 'understudy[yaml]'" in refusal(SMARTNOISE)

@@ -2,7 +2,7 @@
 
 Codes with labels are declared: a person wrote them. Statistics (`sumStat`, `catStat`) are never read. Where they stand
 beside a range, or beside codes without labels, a tool filled in the file from the data, and so these are found, not
-declared.
+declared. A label that repeats its code is none.
 """
 
 import re
@@ -101,7 +101,7 @@ class _Code(NamedTuple):
     label: str
     is_missing: bool
     is_found: bool
-    """Whether it has a frequency but no label: then a tool found it in the data."""
+    """Whether there are statistics but no label of its own: then a tool found it in the data."""
 
 
 def _declare_variable(variable: _Element, draft: Draft) -> None:
@@ -147,7 +147,7 @@ def _codes(name: str, variable: _Element) -> list[_Code]:
         if not value:
             continue  # a heading of a group of codes
         label = _child_text(category, "labl")
-        is_found = not label and next(_children(category, "catStat"), None) is not None
+        is_found = label in ("", value) and _has_statistics(variable)
         codes.append(_Code(value, label, category.get("missing", "N").upper() == "Y", is_found))
     values = [code.value for code in codes]
     if len(set(values)) < len(values):
@@ -195,8 +195,9 @@ def _decimals(variable: _Element) -> int | None:
 
 
 def _has_statistics(variable: _Element) -> bool:
-    """Whether a tool has computed statistics of the variable. Their values are not read."""
-    return next(_children(variable, "sumStat"), None) is not None
+    """Whether a tool has computed statistics of the variable or of its codes. Their values are not read."""
+    parents = ((variable, "sumStat"), *((category, "catStat") for category in _children(variable, "catgry")))
+    return any(next(_children(parent, tag), None) is not None for parent, tag in parents)
 
 
 def _declare_codes(name: str, valid: Sequence[_Code], variable: _Element, draft: Draft, *, numeric: bool) -> None:

@@ -354,7 +354,10 @@ def _parse_yaml(text: str, source: str) -> object:
             f"{source} is not JSON, and reading YAML needs PyYAML: pip install 'understudy[yaml]'."
         ) from None
     try:
-        return yaml.safe_load(text)
+        content = yaml.safe_load(text)
+        if _size(content, {}) > _MOST_NODES:
+            raise SchemaError(f"{source} has aliases that expand to too many values. Write them out.")
+        return content
     except RecursionError:
         raise SchemaError(_TOO_DEEP.format(source)) from None
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:  # such as a 13th month
@@ -362,6 +365,21 @@ def _parse_yaml(text: str, source: str) -> object:
         where = f" (at line {mark.line + 1})" if mark is not None else ""
         reason = getattr(error, "problem", None) or "it cannot be read"
         raise SchemaError(f"{source} is neither JSON nor valid YAML: {reason}{where}. Correct that line.") from None
+
+
+_MOST_NODES = 10_000_000
+"""The most values in a YAML file whose aliases are written out."""
+
+
+def _size(content: object, known: dict[int, int]) -> int:
+    """The number of values with all aliases written out; one that contains itself counts as too many."""
+    if not isinstance(content, dict | list):
+        return 1
+    if id(content) not in known:
+        known[id(content)] = _MOST_NODES + 1
+        inner = [*content, *content.values()] if isinstance(content, dict) else content
+        known[id(content)] = 1 + sum(_size(each, known) for each in inner)
+    return known[id(content)]
 
 
 def _count(value: object) -> int | None:
