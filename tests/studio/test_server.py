@@ -364,7 +364,7 @@ def test_a_run_that_holds_rows_out_has_the_delta_that_its_plan_shows(desk: Desk)
 
 def test_a_run_of_a_changed_schema_is_refused(client: Client) -> None:
     given = {"epsilon": 1, "method": "independent", "schema": "older"}
-    assert "another tab" in client.post("api/runs", json=given, headers=ORIGIN).json()["error"]
+    assert "since this plan was made" in client.post("api/runs", json=given, headers=ORIGIN).json()["error"]
 
 
 def test_a_run_that_left_no_outcome_was_interrupted_and_has_cost_its_plan(desk: Desk, client: Client) -> None:

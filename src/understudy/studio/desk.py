@@ -165,7 +165,7 @@ class Desk:
         schema = self._schema()
         wish = Wish.of(dict(given)).at_planned_delta(schema.rows)
         if given.get("schema") != _version(self._toml()):
-            raise StudioError("The schema was changed in another tab. Reload the page to see it.")
+            raise StudioError("The schema has changed since this plan was made. Reload the page and look at the plan.")
         plan = describe_plan(schema, wish, self.book)
         _require_room(plan["book"])
         if self.jobs.running() is not None:

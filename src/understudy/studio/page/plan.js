@@ -48,7 +48,7 @@ function restore() {
   describeSlider();
 }
 
-export function wish() {
+function wish() {
   const settings = $("settings").value.trim();
   const name = $("method").value;
   return {
@@ -67,13 +67,14 @@ async function update() {
     $("plan-body").replaceChildren();
     return changed("plan");
   }
+  const schema = studio.schema.version;
   const mine = new AbortController();
   asked = mine;
   $("plan-status").textContent = "Planning…";
   $("plan-body").classList.add("old");
   try {
     const plan = await ask("plan", wanted, mine.signal);
-    studio.plan = { ...plan, wish: wanted };
+    studio.plan = { ...plan, wish: wanted, schema };
     show($("plan-error"), null);
     $("plan-body").replaceChildren(...body(plan));
     $("plan-status").textContent = `Planned: epsilon ${plan.epsilon} at delta ${plan.delta}. Only the schema was read.`;

@@ -1,7 +1,6 @@
 // Step 3: one run at a time, in a process of its own. The page only watches it.
 
 import { $, Refused, ask, changed, confirmed, costOf, make, onChange, show, studio } from "./page.js";
-import { wish } from "./plan.js";
 
 const EVERY = 700;
 let timer = null;
@@ -111,7 +110,8 @@ async function start(event) {
   show($("run-error"), null);
   $("start").disabled = true;
   try {
-    const given = { ...wish(), schema: studio.schema.version, rows: $("rows").value.trim(), holdout: $("holdout").value };
+    // What runs is the plan that is shown, even if a field has just been changed.
+    const given = { ...studio.plan.wish, schema: studio.plan.schema, rows: $("rows").value.trim(), holdout: $("holdout").value };
     await ask("runs", given);
     changed("run-started");
   } catch (error) {

@@ -229,8 +229,26 @@ function readForm() {
   return { table, columns: rows.map((row) => row.read()), rules: $("rules").value.split("\n") };
 }
 
-/** Has the server check the form; a form without problems is kept at once. */
+let checking = false;
+let isStale = false;
+
+/** Checks the form, one request after the other: each is based on the schema that the one before has kept. */
 async function check() {
+  isStale = true;
+  if (checking) return;
+  checking = true;
+  try {
+    while (isStale) {
+      isStale = false;
+      await checkNow();
+    }
+  } finally {
+    checking = false;
+  }
+}
+
+/** Has the server check the form; a form without problems is kept at once. */
+async function checkNow() {
   let sent;
   try {
     sent = await ask("schema", { form: readForm(), base: studio.schema.version, save: true });
