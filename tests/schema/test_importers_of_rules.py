@@ -519,6 +519,22 @@ def test_what_a_profiler_wrote_is_found_not_declared(imported):
     assert imported(suite, trust_ranges=True).schema["age"].bounds == (17, 90)
 
 
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"citations": [{"comment": "UserConfigurableProfiler added a citation based on the current batch."}]},
+        {"BasicSuiteBuilderProfiler": {"created_by": "BasicSuiteBuilderProfiler"}},
+    ],
+)
+def test_what_a_profiler_wrote_is_found_also_if_only_the_suite_says_so(imported, meta):
+    listed = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["f", "m"]}}
+    typed = {"type": "expect_column_values_to_be_of_type", "kwargs": {"column": "sex", "type_": "str"}}
+    suite = {"expectations": [typed, listed], "meta": meta}
+    assert imported(suite).schema["sex"] == Column(name="sex", kind="categorical")
+    assert imported(suite, trust_ranges=True).schema["sex"].categories == ("f", "m")
+    assert imported({"expectations": [typed, listed]}).schema["sex"].categories == ("f", "m")
+
+
 def test_great_expectations(imported):
     found = imported(SUITE)
     schema = found.schema

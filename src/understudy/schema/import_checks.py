@@ -239,10 +239,12 @@ def is_great_expectations(content: Entry) -> bool:
 
 def read_great_expectations(content: Entry, draft: Draft) -> None:
     found = []
+    from_profiler = _names_profiler(content.get("meta"))
     for entry in entry_list(content.get("expectations")):
         kwargs = entry.get("kwargs")
         given = dict(kwargs) if isinstance(kwargs, Mapping) else {}
-        if _is_profiled(entry, given) and not all(draft.trusts(name, _PROFILED) for name in _expected_columns(given)):
+        is_profiled = _is_profiled(entry, given) or (from_profiler and bool(_OF_DATA & given.keys()))
+        if is_profiled and not all(draft.trusts(name, _PROFILED) for name in _expected_columns(given)):
             given = {key: value for key, value in given.items() if key.startswith("column")}
             found.append(("expect_column_to_exist", given))
         else:
@@ -254,6 +256,17 @@ def read_great_expectations(content: Entry, draft: Draft) -> None:
 
 
 _PROFILED = "a profiler of Great Expectations wrote these expectations from the data"
+_OF_DATA = {"min_value", "max_value", "value_set", "value_pairs_set"}
+"""What a profiler reads off the data."""
+
+
+def _names_profiler(meta: object) -> bool:
+    """Whether the notes on a suite name a profiler: as a key, or in a citation."""
+    if isinstance(meta, Mapping):
+        return any("profiler" in str(key).lower() or _names_profiler(value) for key, value in meta.items())
+    if isinstance(meta, list):
+        return any(map(_names_profiler, meta))
+    return isinstance(meta, str) and "profiler" in meta.lower()
 
 
 def _is_profiled(entry: Entry, given: Mapping[str, object]) -> bool:
