@@ -1,6 +1,7 @@
 """A budget book never holds more than its limit, whoever writes it, and shows every edit of its entries."""
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -385,6 +386,13 @@ def test_entries_with_right_hashes_that_do_not_follow_are_found(book: BudgetBook
         with pytest.raises(BookError):
             history.check(rehashed(history, content))
     history.add(rehashed(history, {**reserve, "cost": one, "total": one}))
+
+
+@pytest.mark.parametrize("change", [{"policy": {}, "approved_by": "B. Weber", "plan": "x"}, {"time": None}])
+def test_a_first_entry_with_an_approval_or_without_a_time_is_found(book: BudgetBook, change: dict) -> None:
+    content = {**json.loads(rows_of(book.path)[0].content), **change}
+    with pytest.raises(BookError, match="entry 1 was edited"):
+        History().add(rehashed(History(), content))
 
 
 def test_a_raised_limit_is_found(tmp_path: Path) -> None:

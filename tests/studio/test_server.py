@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import hashlib
 import itertools
 import json
 import stat
@@ -17,7 +18,7 @@ from understudy.errors import ConfigError
 from understudy.studio.desk import Desk
 from understudy.studio.forms import form_of, read_form
 from understudy.studio.guard import COOKIE, Door
-from understudy.studio.jobs import StudioError, write_json
+from understudy.studio.jobs import State, StudioError, write_json
 from understudy.studio.plans import Wish
 from understudy.studio.server import listen, make_app
 from understudy.studio.synthetic import first_rows
@@ -224,6 +225,7 @@ SCHEMA_DICT = {
         ({"epsilon": 1, "method": "mts"}, "Did you mean 'mst'"),
         ({"epsilon": 1, "method": ["mst"]}, "Choose a method"),
         ({"epsilon": 1, "method": "mst", "rows": "2.5"}, "whole number"),
+        ({"epsilon": 10**400, "method": "mst"}, "must be a number"),
     ],
 )
 def test_a_plan_that_cannot_be_made_says_why(client: Client, given: dict, reason: str) -> None:
@@ -292,7 +294,9 @@ def test_problems_of_the_table_and_of_rules(client: Client) -> None:
     assert problem(table={"target": "absent"})["key"] == "target"
     assert problem(rules=["age > 3", "agee > 3"])["rule"] == 1
     assert problem(rules=["", "{when"])["rule"] == 1
+    assert problem(rules=["{a = " * 3000])["rule"] == 0
     assert problem(columns=[1])["message"]
+    assert problem(columns=[{"name": "a", "kind": "categorical", "categories": 5, "numbers": True}])["key"]
 
 
 @pytest.mark.parametrize(
@@ -365,6 +369,38 @@ def test_a_run_that_holds_rows_out_has_the_delta_that_its_plan_shows(desk: Desk)
 def test_a_run_of_a_changed_schema_is_refused(client: Client) -> None:
     given = {"epsilon": 1, "method": "independent", "schema": "older"}
     assert "since this plan was made" in client.post("api/runs", json=given, headers=ORIGIN).json()["error"]
+
+
+def test_a_run_uses_the_schema_of_its_plan_even_if_another_tab_keeps_one_meanwhile(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = iter([SCHEMA, SCHEMA.replace("100", "200")])  # another schema from the second reading on
+    monkeypatch.setattr(Desk, "_toml", lambda self: next(texts))
+    monkeypatch.setattr(desk.jobs, "start", lambda *_: None)
+    version = hashlib.sha256(SCHEMA.encode()).hexdigest()
+    desk.start({"epsilon": 1, "method": "independent", "schema": version})
+    assert us.Schema.read(desk.folder / "runs" / "0001" / "schema.toml").rows == 100
+
+
+def test_a_table_that_is_gone_is_one_clear_line(desk: Desk, client: Client) -> None:
+    Path(desk.source).unlink()
+    given = {"epsilon": 1, "method": "independent", "schema": client.get("api/schema").json()["version"]}
+    answer = client.post("api/runs", json=given, headers=ORIGIN)
+    assert (answer.status_code, "cannot be opened" in answer.json()["error"]) == (400, True)
+    assert client.get("api/runs").json() == []
+
+
+def test_a_run_is_not_discarded_while_another_tab_resumes_it(
+    desk: Desk, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = desk.folder / "runs" / "0001" / "synthetic.release.checkpoint"
+    checkpoint.mkdir(parents=True)
+    monkeypatch.setattr(desk.jobs, "state", lambda job: State.CANCELLED)  # as it was just before
+    with desk.jobs._locked():
+        assert "going on" in client.post("api/runs/1/discard", json={}, headers=ORIGIN).json()["error"]
+    assert checkpoint.exists()
+    assert client.post("api/runs/1/discard", json={}, headers=ORIGIN).status_code == 200
+    assert not checkpoint.exists()
 
 
 def test_a_run_that_left_no_outcome_was_interrupted_and_has_cost_its_plan(desk: Desk, client: Client) -> None:

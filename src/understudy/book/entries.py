@@ -281,4 +281,5 @@ def _read_terms(content: Mapping) -> tuple[ReleaseFilter, Cost]:
     _require(abs(limit.amount - terms.limit.amount) <= 2 and limit.delta == terms.limit.delta)
     _require(isinstance(content["dataset"], str) and isinstance(content["unit"], str | None))
     _require(content.get("protect") in (None, "edge", "node") and isinstance(content.get("policy", {}), dict))
+    _require(isinstance(content["time"], str) and approval_in(content) is None)  # there was nothing to approve yet
     return terms, limit

@@ -162,10 +162,11 @@ class Desk:
 
     def start(self, given: Mapping) -> dict[str, object]:
         """Starts a run with the schema that is kept now; refused while another job runs."""
-        schema = self._schema()
-        wish = Wish.of(dict(given)).at_planned_delta(schema.rows)
-        if given.get("schema") != _version(self._toml()):
+        toml = self._toml()  # read once: another tab may keep a schema in the meantime
+        if given.get("schema") != _version(toml):
             raise StudioError("The schema has changed since this plan was made. Reload the page and look at the plan.")
+        schema = self._schema(toml)
+        wish = Wish.of(dict(given)).at_planned_delta(schema.rows)
         plan = describe_plan(schema, wish, self.book)
         _require_room(plan["book"])
         if self.jobs.running() is not None:
@@ -214,8 +215,9 @@ class Desk:
         run = self._require_run(number)
         if self.jobs.state(run) in (State.RUNNING, State.FINISHED):
             raise StudioError("Only a run that was cancelled, interrupted or failed can be discarded.")
-        for place in (self._checkpoint(run), *run.glob("synthetic.holdout.csv*")):
-            shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+        with self.jobs.paused():  # another tab may be about to resume it
+            for place in (self._checkpoint(run), *run.glob("synthetic.holdout.csv*")):
+                shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
         return self.run(number)
 
     def run(self, number: int) -> dict[str, object]:
@@ -277,8 +279,8 @@ class Desk:
 
     # Places
 
-    def _schema(self) -> Schema:
-        return Schema.from_toml(self._toml(), source="schema.toml", folder=self.folder)
+    def _schema(self, toml: str | None = None) -> Schema:
+        return Schema.from_toml(self._toml() if toml is None else toml, source="schema.toml", folder=self.folder)
 
     def _toml(self) -> str:
         return (self.folder / "schema.toml").read_text(encoding="utf-8")

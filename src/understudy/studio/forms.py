@@ -96,7 +96,7 @@ def read_rule(line: str) -> Rule:
         return rule_from_dict(line)
     try:
         return rule_from_dict(tomllib.loads(f"rule = {line}")["rule"])
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         raise SchemaError(
             'A rule in braces is written as in TOML, on one line: {when = "age < 16", then = "married = \'no\'"}.'
         ) from None
@@ -114,7 +114,8 @@ def _column_entry(column: object) -> dict:
         if entry.get("kind") in BOUNDED[:2]:
             entry["bounds"] = [_number(bound) for bound in bounds]
     if entry.pop("numbers", False):
-        entry["categories"] = [_number(each) for each in entry.get("categories", [])]
+        if isinstance(listed := entry.get("categories", []), list):
+            entry["categories"] = [_number(each) for each in listed]
         if "unknown" in entry:
             entry["unknown"] = _number(entry["unknown"])
     if entry.get("categories") == []:

@@ -79,6 +79,12 @@ class Jobs:
                 )
 
     @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """No job starts during the block; refused while one runs."""
+        with self._guard, self._locked():
+            yield
+
+    @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
         """The locked file, for a process that inherits the lock; refused if another one holds it."""
         handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -100,7 +106,10 @@ class Jobs:
     @contextlib.contextmanager
     def _locked_source(self) -> Iterator[tuple[int, ...]]:
         """The table itself, locked against a studio of the same table with another folder; its content is not read."""
-        handle = os.open(self._source, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            handle = os.open(self._source, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StudioError(f"{self._source} cannot be opened: {error.strerror}. Nothing was read.") from None
         try:
             yield (handle,) if self._lock_now(handle) else ()
         finally:

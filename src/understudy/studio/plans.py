@@ -139,7 +139,7 @@ def _number(given: dict, key: str, what: str) -> float | None:
         return None
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"{what} must be a number, found {str(value)[:40]!r}.") from None
     if not math.isfinite(number):
         raise ConfigError(f"{what} must be a finite number, found {number}.")
