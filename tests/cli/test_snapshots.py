@@ -84,6 +84,7 @@ COMMANDS = {
             "book show",
             "book verify",
             "book approve",
+            "book policy",
             "synth",
             "fit",
             "mock",
