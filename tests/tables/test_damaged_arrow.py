@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import understudy as us
 from understudy.errors import TableError
 from understudy.tables import read_table
 
@@ -57,3 +58,31 @@ def test_texts_need_not_be_utf8(tmp_path: Path) -> None:
     table, *_ = read_table(path)
     column = table["a"].to_pylist()
     assert (column[0], len(column)) == ("fine", 3)
+
+
+BYTES = pa.array([b"fine", b"\xff\xfe"], pa.binary()).view(pa.string())
+LATE = pa.array([1, 10**15], pa.int64()).view(pa.time64("us"))  # not within a day
+LARGE = pa.array([(10**each).to_bytes(16, "little") for each in (1, 9)], pa.binary(16)).view(pa.decimal128(5, 2))
+OFFSETS = pa.array([0, 1, 2], pa.int32())
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.ListArray.from_arrays(OFFSETS, BYTES),
+        pa.ListArray.from_arrays(OFFSETS, LATE),
+        pa.LargeListArray.from_arrays(OFFSETS.cast(pa.int64()), BYTES),
+        pa.FixedSizeListArray.from_arrays(BYTES, 1),
+        pa.StructArray.from_arrays([BYTES, LATE], ["text", "time"]),
+        pa.StructArray.from_arrays([BYTES], fields=[pa.field("text", pa.string(), nullable=False)]),
+        pa.MapArray.from_arrays(OFFSETS, BYTES, BYTES),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), LARGE),
+    ],
+    ids=lambda column: str(column.type)[:20],
+)
+def test_no_value_inside_a_list_causes_a_refusal(column: pa.Array, stream: bool, tmp_path: Path) -> None:
+    write(tmp_path / "a.arrow", column, stream=stream)
+    schema = us.Schema.from_dict({"columns": [{"name": "a", "kind": "text", "drop": True}]})
+    table, *_ = read_table(tmp_path / "a.arrow", schema=schema)
+    assert len(table) == 2

@@ -126,10 +126,29 @@ _BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.str
 
 
 def _as_bytes(values: pa.Array) -> pa.Array:
-    """Texts as bytes, of which any are valid."""
+    """The same buffers in a type that has no invalid values."""
     if pa.types.is_dictionary(values.type):
         return pa.DictionaryArray.from_arrays(values.indices, _as_bytes(values.dictionary), safe=False)
-    return values.view(_BYTES[values.type]) if values.type in _BYTES else values
+    plain = _plain_type(values.type)
+    return values if plain == values.type else values.view(plain)
+
+
+def _plain_type(type: pa.DataType) -> pa.DataType:
+    """Bytes for texts, decimals and times, also inside lists, structs and maps."""
+    types = pa.types
+    if type in _BYTES:
+        return _BYTES[type]
+    if types.is_decimal(type) or types.is_temporal(type):
+        return pa.binary(type.bit_width // 8)
+    if types.is_struct(type):
+        return pa.struct([(field.name, _plain_type(field.type)) for field in type])
+    if types.is_map(type):
+        return pa.list_(pa.struct([("key", _plain_type(type.key_type)), ("value", _plain_type(type.item_type))]))
+    if types.is_fixed_size_list(type):
+        return pa.list_(_plain_type(type.value_type), type.list_size)
+    lists = ((types.is_list, pa.list_), (types.is_large_list, pa.large_list), (types.is_list_view, pa.list_view))
+    make = next((make for is_kind, make in lists if is_kind(type)), None)
+    return type if make is None else make(_plain_type(type.value_type))
 
 
 def _read_by_polars(location: TableLocation, num_rows: int | None = None) -> pa.Table:

@@ -324,8 +324,9 @@ def normalize_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if types.is_run_end_encoded(arrow_type):
         return normalize_column(pc.run_end_decode(values))
     if types.is_dictionary(arrow_type):
-        values = _without_broken_texts(values)
-        value_type = pa.string() if is_text(arrow_type.value_type) else common_type(arrow_type.value_type)
+        has_texts = is_text(arrow_type.value_type)
+        values = _without_broken_texts(values) if has_texts else values
+        value_type = pa.string() if has_texts else common_type(arrow_type.value_type)
         return values.cast(pa.dictionary(pa.int32(), value_type, ordered=arrow_type.ordered)).unify_dictionaries()
     if is_text(arrow_type):
         texts = _without_broken_texts(values)
