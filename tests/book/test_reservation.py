@@ -1,7 +1,9 @@
 """A run reserves its cost before it reads, charges nothing beyond it, and settles whatever becomes of it."""
 
+import dataclasses
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Never
 
@@ -106,7 +108,9 @@ def test_a_refused_run_is_told_what_would_fit(book: BudgetBook) -> None:
 
 def test_what_does_not_fit_is_refused_before_the_table_is_opened(book: BudgetBook) -> None:
     book.reserve(Cost(book.limit.amount, 0), {"plan": ""})
-    with pytest.raises(BudgetExceeded, match=r"No run with this method fits any more\. No row was read"):
+    with pytest.raises(
+        BudgetExceeded, match=r"No run with this method and delta 1e-06 fits any more\. No row was read"
+    ):
         fit(book, table=Path("absent.csv"))
     assert book.num_entries == 2
 
@@ -362,6 +366,18 @@ def test_the_largest_epsilon_that_fits_is_close_to_the_best(book: BudgetBook) ->
     assert not fits(best * 1.05)
 
 
+def test_where_the_delta_does_not_fit_no_smaller_epsilon_is_planned_for_long(tmp_path: Path) -> None:
+    book = BudgetBook.create(tmp_path / "small.book", epsilon=3, delta=1e-9, composition="basic")
+    run_, planned = proposed(book), []
+
+    def plan(wanted: us.Guarantee) -> Sequence[Query]:
+        planned.append(wanted)
+        return run_.plan(wanted)
+
+    assert largest_epsilon(book, dataclasses.replace(run_, plan=plan)) is None
+    assert len(planned) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -477,6 +493,15 @@ def test_a_steward_keeps_a_book_from_the_command_line(place: Path, capsys: pytes
     (place / "policy.toml").write_text("second_person = true\nlargest_epsilon = 1\n")
     assert run(["fit", *FIT, "--book", "people.book", "--policy", "policy.toml", "-o", "second"]) == 0
     assert BudgetBook.open("people.book").num_entries == 6
+
+
+def test_rows_that_are_held_out_do_not_raise_the_delta_that_was_reserved_and_approved(place: Path) -> None:
+    as_schema({**SCHEMA, "table": {"rows": 20_000}}).write("large.toml")  # the default delta of 10,000 is larger
+    book = BudgetBook.create("people.book", epsilon=3, delta=1e-5, composition="basic")
+    assert run(["fit", *FIT, "--schema", "large.toml", "--split", "0.5", "--book", "people.book", "-o", "half"]) == 0
+    book.refresh()
+    assert [each.last for each in book.reservations] == [3]  # reserved and settled, and not extended
+    assert us.Release.load("half").statement.delta == book.reservations[0].facts["delta"]
 
 
 @pytest.mark.parametrize(

@@ -294,6 +294,8 @@ class FitCommand:
                     synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress, tell
                 )
                 reservation = cleanup.enter_context(options.reserve(self.book, self.policy, schema, self.target))
+                if reservation is not None and schema is not None:  # held-out rows must not raise the planned delta
+                    options = dataclasses.replace(options, guarantee=guarantee.with_delta_for(schema.rows))
                 data = read_private_table(
                     self.source,
                     schema,
