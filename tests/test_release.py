@@ -379,6 +379,16 @@ def test_tampered_release_is_refused(
     assert not out.exists()
 
 
+def test_loading_opens_no_file_that_a_release_names(copied: Path) -> None:
+    """A release from others could name any file of whoever loads it."""
+    (copied / "lookup.csv").write_text("gender,married\nfemale,no\nmale,yes\n")
+    codec = json.loads((copied / "release.json").read_text())["codec"]
+    rule = {"combinations": ["gender", "married"], "allowed": str(copied / "lookup.csv")}
+    _edit("release.json", codec={**codec, "schema": {**codec["schema"], "rules": [rule]}})(copied)
+    with pytest.raises(us.ReleaseError, match="not a complete release"):
+        us.Release.load(copied)
+
+
 def test_recomputed_checksums_are_accepted(copied: Path) -> None:
     """The sums are no signature: whoever recomputes all of them is not detected. `docs/certificate.md` says so."""
     _edit("release.json", method="mst(iterations=3)")(copied)

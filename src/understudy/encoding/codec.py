@@ -17,6 +17,7 @@ from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCo
 from understudy.encoding.reexpression import Reexpression, reexpress
 from understudy.encoding.zeros import structural_zeros
 from understudy.schema import Domain, NumericDomain, Schema
+from understudy.schema.toml import names_files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +143,8 @@ class Codec:
 
     @classmethod
     def from_dict(cls, content: Mapping) -> "Codec":
+        if names_files(content["schema"]):
+            raise ValueError("the schema of a release names no files")
         types: dict[str, type[ColumnCodec]] = {"categorical": CategoricalCodec, "numeric": NumericCodec}
         columns = tuple(types[column["type"]].from_dict(column) for column in content["columns"])
         schema, rows_per_unit = Schema.from_dict(content["schema"]), tuple(content["rows_per_unit"])

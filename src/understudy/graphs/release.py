@@ -30,6 +30,7 @@ from understudy.privacy.noise import fresh_key
 from understudy.release import RELEASE_FILES, check_seed, guarantee_figures
 from understudy.run.atomic import atomic_folder, json_bytes
 from understudy.run.environment import software_facts
+from understudy.schema.toml import names_files
 from understudy.summary import Summarized, Summary
 from understudy.tables import Label, attach_label
 
@@ -175,6 +176,8 @@ class GraphRelease(Summarized):
             arrays = safetensors.numpy.load(files["model.safetensors"])
             certified = json.loads(files["certificate.json"])
             tables = tuple((name, sum_) for name, sum_ in certified["checksums"].items() if name not in files)
+            if names_files(content["schema"]):
+                raise ValueError("the schema of a release names no files")
             schema, statement = GraphSchema.from_dict(content["schema"]), certificate.from_json(certified)
             made_with = dict(content.get("made_with", {}))
             return cls(schema, arrays["degrees"], arrays["block_counts"], statement, tables, made_with)

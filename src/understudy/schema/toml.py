@@ -48,14 +48,17 @@ def parse_toml(text: str, source: str) -> Mapping[str, object]:
 
 
 def names_files(content: Mapping[str, object]) -> bool:
-    """Whether the content of a schema file refers to other files: to lookup tables of rules, or to regions.
+    """Whether the content of a schema file refers to other files: to lookup tables of rules, to regions, or to nodes.
+
+    What others wrote must not open files of whoever reads it. Such schemas have the content of files, and name none.
 
     >>> names_files({"rules": [{"combinations": ["a", "b"], "allowed": "lookup.csv"}]})
     True
     """
-    columns, rules = content.get("columns"), content.get("rules")
-    entries = [*(columns.values() if isinstance(columns, dict) else ()), *(rules if isinstance(rules, list) else ())]
-    keys = ("allowed", "forbidden", "table", "region", "mask", "sites", "regions")
+    entries: list[object] = [content.get("nodes")]
+    for part in (content.get("columns"), content.get("rules")):
+        entries += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    keys = ("allowed", "forbidden", "table", "region", "mask", "sites", "regions", "file")
     return any(isinstance(entry, dict) and isinstance(entry.get(key), str) for entry in entries for key in keys)
 
 
