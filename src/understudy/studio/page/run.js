@@ -80,7 +80,7 @@ const when = (run) => new Date(run.started).toLocaleString([], { dateStyle: "med
 /** How the latest run ended, and what can be done now. */
 function ended(run) {
   const cost = costOf(run.planned);
-  const inBook = run.book ? " Its entry in the budget book stays at that cost." : "";
+  const inBook = run.book ? " If it has an entry in the budget book already, that stays at this cost." : "";
   if (run.state === "finished") {
     return make("p", { class: "note-box good" }, `Run ${run.number} has finished. `, make("a", { href: "#results" }, "See its results"));
   }
@@ -126,7 +126,7 @@ async function cancel() {
   const run = running();
   if (!run) return;
   const text = `The run may have read the real rows, so cancelling it costs the planned amount: ${costOf(run.planned)}.`
-    + `${run.book ? " The entry in the budget book stays at that cost." : ""} You can resume it `
+    + `${run.book ? " If it has an entry in the budget book already, that stays at this cost." : ""} You can resume it `
     + "later at no further cost, if it has a checkpoint by then.";
   if (await confirmed(`Cancel run ${run.number}?`, text, "Cancel the run", "Keep it running")) await act(run, "cancel");
 }
