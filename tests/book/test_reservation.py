@@ -109,7 +109,7 @@ def test_a_refused_run_is_told_what_would_fit(book: BudgetBook) -> None:
 def test_what_does_not_fit_is_refused_before_the_table_is_opened(book: BudgetBook) -> None:
     book.reserve(Cost(book.limit.amount, 0), {"plan": ""})
     with pytest.raises(
-        BudgetExceeded, match=r"No run with this method and delta 1e-06 fits any more\. No row was read"
+        BudgetExceeded, match=r"No run with this method and delta 1e-05 fits any more\. No row was read"
     ):
         fit(book, table=Path("absent.csv"))
     assert book.num_entries == 2

@@ -170,7 +170,9 @@ def largest_epsilon(book: BudgetBook, run: ProposedRun) -> float | None:
             guess = _rounded_down(math.sqrt(best * high))
         if guess < LEAST_EPSILON or guess == best:
             break
-        needed = needed_at(guess)
+        before, needed = needed, needed_at(guess)
+        if math.isinf(before) and math.isinf(needed):  # the delta of a query does not shrink with epsilon
+            break
         best, high = (guess, high) if needed <= 1 else (best, guess)
         if best is not None and (0.96 < needed <= 1 or high / best < 1.02):
             break

@@ -161,7 +161,7 @@ def settle_run(reservation: Reservation | None, statement: Statement) -> None:
 
 def _no_book(policy: object) -> "AbstractContextManager[None]":
     if policy is not None:
-        raise ConfigError("A policy is about runs with a budget book. Name the book too: --book (in Python: book=).")
+        raise ConfigError("A policy needs a budget book. Name the book: --book (in Python: book=).")
     return contextlib.nullcontext()
 
 
@@ -214,7 +214,7 @@ def _reserve(book: BudgetBook, run: ProposedRun, own: Policy | None) -> Reserved
         return book.reserve(book.terms.cost(run.queries, run.guarantee), facts, check=check_policy)
     except BookExceeded as error:
         fitting = largest_epsilon(book, run)
-        advice = "No run with this method fits any more."
+        advice = f"No run with this method and delta {run.guarantee.delta:g} fits any more."
         if fitting is not None:
             advice = f"With the same schema and method, epsilon {fitting:g} at delta {run.guarantee.delta:g} would fit."
         raise BookExceeded(f"{error} {advice} No row was read.", needed=error.needed, left=error.left) from None
