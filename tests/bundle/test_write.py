@@ -234,6 +234,19 @@ def test_a_release_without_a_guarantee_is_marked_at_the_head(tmp_path: Path, how
     assert found.marks == written.marks == tuple(manifest["marks"])
 
 
+@pytest.mark.filterwarnings("ignore::understudy.UnderstudyWarning")
+def test_a_condition_of_the_guarantee_is_wherever_its_figures_are(made: Path, tmp_path: Path) -> None:
+    """Nobody signs a guarantee without its condition; here the kinds of the columns follow from the rows."""
+    us.fit(REAL, "independent", epsilon=1).save(tmp_path / "release")
+    us.write_bundle(tmp_path / "release", tmp_path / "b.zip")
+    contents = read(tmp_path / "b.zip")
+    assert contents["README.md"].decode().count("drafted from the table") == 1
+    assert "Under the condition above, the guarantee covers every file" in contents["README.md"].decode()
+    assert "drafted from the table" in contents["sign-off.html"].decode()
+    assert "drafted from the table" in us.verify_bundle(tmp_path / "b.zip").facts["Condition"]
+    assert "Condition" not in us.verify_bundle(made / "public.zip").facts
+
+
 def test_the_entry_of_a_budget_book_is_in_the_manifest(tmp_path: Path) -> None:
     book = us.BudgetBook.create(tmp_path / "visits.book", epsilon=3, delta=1e-5)
     schema = us.Schema.from_toml(SCHEMA.replace("visits | <b>", "visits"))

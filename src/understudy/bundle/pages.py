@@ -7,7 +7,7 @@ import dataclasses
 import importlib.resources
 from collections.abc import Mapping, Sequence
 
-from understudy.certificate import escape_markdown, head_facts, round_up, verdict
+from understudy.certificate import escape_markdown, head_facts, round_up, statement_conditions, verdict
 from understudy.certificate_page import escape_html, html_document
 from understudy.privacy.ledger import Statement
 
@@ -75,14 +75,17 @@ def release_facts(statement: Statement) -> dict[str, str]:
         figures = f"epsilon {round_up(statement.epsilon, 4)} at delta {round_up(statement.delta, 2)}"
         figures += f" ({statement.strength.value})"
     unit = statement.summary().facts["privacy unit"]
-    return {**head_facts(statement), "Method": statement.method, "Guarantee": figures, "Privacy unit": unit}
+    facts = {**head_facts(statement), "Method": statement.method, "Guarantee": figures, "Privacy unit": unit}
+    conditions = statement_conditions(statement.facts) if statement.is_private else []
+    return {**facts, "Condition": " ".join(conditions)} if conditions else facts
 
 
 def make_readme(statement: Statement, facts: Facts, names: Sequence[str]) -> str:
     """README.md of a bundle with files of these names."""
     name = statement.facts.name
     title = "# Evidence bundle" if name is None else f"# Evidence bundle: {escape_markdown(name)}"
-    about = [f"- {what}: {escape_markdown(value)}" for what, value in release_facts(statement).items()]
+    stated = {what: value for what, value in release_facts(statement).items() if what != "Condition"}  # it is below
+    about = [f"- {what}: {escape_markdown(value)}" for what, value in stated.items()]
     about.append(f"- SHA-256 of release.json: `{facts.release_sha256}`")
     blocks = [
         title,
@@ -111,11 +114,15 @@ def _coverage(statement: Statement, facts: Facts) -> str:
     """Which files the guarantee covers."""
     if not statement.is_private:
         return "No file of this bundle is covered by a guarantee."
+    if statement_conditions(statement.facts):
+        start, rest = "Under the condition above, the guarantee", "apart from that, nothing was"
+    else:
+        start, rest = "The guarantee", "nothing was"
     covered = (
-        "The guarantee covers every file of this bundle except those in `in-house/`. Those were computed from real "
+        f"{start} covers every file of this bundle except those in `in-house/`. Those were computed from real "
         "rows: do not publish them, and do not give this bundle to anyone who may not see them."
         if facts.in_house
-        else "The guarantee covers every file of this bundle: nothing was computed from real rows in any other way."
+        else f"{start} covers every file of this bundle: {rest} computed from real rows in any other way."
     )
     return f"{covered} CERTIFICATE.md lists what no such guarantee covers."
 
