@@ -1,5 +1,7 @@
 """Printing with the browser of the system: whole PDF files, or one line that says why not."""
 
+import dataclasses
+import re
 import time
 from pathlib import Path
 
@@ -8,7 +10,9 @@ import pytest
 import understudy as us
 from tests.bundle.archive_edits import read
 from understudy.bundle import pdf
+from understudy.bundle.pages import Facts, make_sign_off
 from understudy.errors import BundleError
+from understudy.privacy.statement import BookEntry
 
 
 def fake_browser(folder: Path, script: str) -> None:
@@ -66,3 +70,19 @@ def test_a_real_browser_prints_the_same_bytes_twice(made: Path, tmp_path: Path) 
         us.write_bundle(made / "release", tmp_path / name, pdf=True)
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
     assert len(read(tmp_path / "one.zip")["certificate.pdf"]) > 10_000
+
+
+def test_the_page_to_sign_is_one_sheet(made: Path) -> None:
+    """Decision and signatures on different sheets would not belong together."""
+    try:
+        pdf.find_browser()
+    except BundleError:
+        pytest.skip("no Chromium")
+    statement = us.Release.load(made / "release").statement
+    booked = dataclasses.replace(statement.facts, book=BookEntry("people", 2, "0" * 64))
+    page = make_sign_off(
+        dataclasses.replace(statement, facts=booked), Facts(release_sha256="0" * 64, in_house=True, tables=())
+    )
+    assert "In-house" in page
+    assert "entry 2" in page
+    assert re.findall(rb"/Count (\d+)", pdf.print_pdf(page.encode())) == [b"1"]
