@@ -1,4 +1,4 @@
-"""The studio in a real browser: the whole way from a file to its certificate, and what may go wrong on it."""
+"""The studio in a real browser: from a file to its certificate, and what may go wrong on it."""
 
 import contextlib
 import functools
@@ -420,7 +420,7 @@ def test_two_tabs_see_the_same_run_and_cancelling_costs_the_plan(
     page.wait_for_selector("#run-now:visible")
     second.click("#start")  # it has not noticed the run of the other tab yet
     second.wait_for_selector("#run-now:visible")
-    assert "Run 1 is going on" in second.inner_text("#run-title")
+    assert "Run 1 is in progress" in second.inner_text("#run-title")
     assert [each.name for each in (folder / "people.studio" / "runs").iterdir()] == ["0001"]
     page.reload()
     page.wait_for_selector("#run-now:visible")
@@ -449,7 +449,7 @@ def test_a_run_outlives_its_server_and_can_be_resumed(page: Any, folder: Path, s
 
     open_studio(page, serve(), "run")
     page.wait_for_selector("#run-now:visible")
-    assert "Run 1 is going on" in page.inner_text("#run-title")
+    assert "Run 1 is in progress" in page.inner_text("#run-title")
     os.killpg(int(re.findall(r"\d+", (run / "process.json").read_text())[0]), signal.SIGKILL)
     page.wait_for_selector("#run-ended:has-text('was interrupted')")
     assert "counts as spent" in page.inner_text("#run-ended")

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 
 import understudy as us
 from understudy.errors import ConfigError
+from understudy.privacy.ledger import default_delta
+from understudy.studio import server
 from understudy.studio.desk import Desk
 from understudy.studio.forms import form_of, read_form
 from understudy.studio.guard import COOKIE, Door
@@ -196,6 +199,15 @@ def test_before_a_run_nothing_that_is_sent_depends_on_the_values(tmp_path: Path)
     assert not any(value in joined for value in (b"Bern", b"Basel", b"99.5"))
 
 
+def test_the_page_states_the_default_of_delta() -> None:
+    page = (Path(server.__file__).parent / "page" / "index.html").read_text()
+    hint = page.split('id="delta-hint">')[1].split("<")[0]
+    assert "declared rows to the power −3/2" in hint
+    assert default_delta(40_000) == pytest.approx(40_000**-1.5, rel=0.1)
+    stated = [float(each) for each in re.findall(r"1e-\d+", hint)]
+    assert stated == [default_delta(10**9), default_delta(100), default_delta(None)]
+
+
 def test_the_page_and_the_plan_command_agree(client: Client, desk: Desk) -> None:
     sent = client.post("api/plan", json={"epsilon": 1, "method": "independent"}, headers=ORIGIN).json()
     made = us.plan(SCHEMA_DICT, "independent", epsilon=1)
@@ -343,8 +355,8 @@ def test_a_second_run_is_refused_while_one_goes_on(desk: Desk, client: Client) -
     with desk.jobs._locked():  # as held by the process of a run
         answer = client.post("api/runs", json=given, headers=ORIGIN)
         assert answer.status_code == 400
-        assert "going on" in answer.json()["error"]
-        with pytest.raises(StudioError, match="going on"):
+        assert "in progress" in answer.json()["error"]
+        with pytest.raises(StudioError, match="in progress"):
             desk.jobs.start(desk.folder / "runs" / "0001", ["methods"], {})
     assert client.get("api/runs").json() == []
 
@@ -397,7 +409,7 @@ def test_a_run_is_not_discarded_while_another_tab_resumes_it(
     checkpoint.mkdir(parents=True)
     monkeypatch.setattr(desk.jobs, "state", lambda job: State.CANCELLED)  # as it was just before
     with desk.jobs._locked():
-        assert "going on" in client.post("api/runs/1/discard", json={}, headers=ORIGIN).json()["error"]
+        assert "in progress" in client.post("api/runs/1/discard", json={}, headers=ORIGIN).json()["error"]
     assert checkpoint.exists()
     assert client.post("api/runs/1/discard", json={}, headers=ORIGIN).status_code == 200
     assert not checkpoint.exists()

@@ -208,7 +208,7 @@ class BudgetBook(Summarized):
     def set_policy(self, policy: "Policy | str | os.PathLike[str]") -> None:
         """Adds a policy that binds every later run. Earlier ones stay visible.
 
-        Where the policy in force requires a second person, so does the next one.
+        If the policy in force requires a second person, so does setting another one.
         """
         rules = as_policy(policy)
         if rules is None:

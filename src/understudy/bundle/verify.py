@@ -332,7 +332,7 @@ class _Check:
             if key not in manifest or not same_figures(manifest[key], value)
         ]
         self.faults += [
-            f"manifest.json has the key {key!r}, which none has." for key in manifest if key not in expected
+            f"manifest.json has the key {key!r}, which no manifest has." for key in manifest if key not in expected
         ]
         if facts.in_house != any(name.startswith("in-house/") for name in self.members):
             self.faults.append("manifest.json is wrong about whether the bundle is in-house.")

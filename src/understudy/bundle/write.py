@@ -139,7 +139,7 @@ def _read_release(folder: Path) -> _Found:
     """The public parts of a release, each from the file itself and never through a link."""
     for name in RELEASE_FILES:
         if (mode := _mode(folder / name)) is not None and not stat.S_ISREG(mode):
-            raise ReleaseError(f"{folder / name} is a link or no plain file. Put the file itself into the release.")
+            raise ReleaseError(f"{folder / name} is a link, or not a plain file. Put the file itself into the release.")
     release = GraphRelease.load(folder) if is_graph_release(folder) else Release.load(folder)
     others = sorted(each.name for each in folder.iterdir() if each.name not in RELEASE_FILES)
     notes = [f"Left out, because no release has such files: {_listed(others)}."] if others else []

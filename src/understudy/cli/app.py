@@ -447,7 +447,7 @@ def plan(
     prints the hash by which a second person approves the plan.
     """
     if plan_hash is not None and book is None:
-        raise ConfigError("A plan hash is that of a run with a budget book. Name the book too: --book.")
+        raise ConfigError("--hash needs a budget book. Name the book: --book.")
     if is_graph_schema(schema):
         return show_graph_plan(schema, epsilon, delta, protect, json_file, force=force, book=book, plan_hash=plan_hash)
     if protect is not None:

@@ -158,8 +158,8 @@ def book_policy(
 ) -> None:
     """Show the policies of a book, or set another one.
 
-    Policies are entries of the book: earlier ones stay visible. Where the policy in force requires a second person,
-    so does another policy.
+    Policies are entries of the book: earlier ones stay visible. If the policy in force requires a second person, a
+    new policy needs approval too.
     """
     from understudy.book import BudgetBook, Policy
 

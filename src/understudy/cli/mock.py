@@ -30,8 +30,8 @@ def mock(
 ) -> None:
     """Make rows from a schema alone: no row is read, so epsilon is 0.
 
-    The rows have the declared categories, bounds and rules, and tell nothing else about the real table. The certificate
-    is written beside the table, as OUT.certificate.json and OUT.certificate.md.
+    The rows have the declared categories, bounds and rules, and reveal nothing else about the real table. The
+    certificate is written beside the table, as OUT.certificate.json and OUT.certificate.md.
     """
     refuse_graphs("mock", "Sample from its release instead.", schema)
     if schema.suffix.lower() != ".toml":

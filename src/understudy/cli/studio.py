@@ -1,4 +1,4 @@
-"""The command `studio`: a local web page for the whole way from a file to its certificate."""
+"""The command `studio`: a local web page that leads from a file to its certificate."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,7 +35,7 @@ def studio(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
     quiet: Quiet = False,
 ) -> None:
-    """Serve a local web page for the whole way from a table to its certificate. Only this machine can open it.
+    """Serve a local web page that leads from a table to its certificate. Only this machine can open it.
 
     Edit the schema, plan, run and see the results. A run continues when the page or the server is closed. Needs the
     extra 'studio'.
@@ -49,7 +49,7 @@ def studio(
     from understudy.studio.desk import Desk
 
     if policy is not None and book is None:
-        raise ConfigError("A policy is about runs with a budget book. Name the book too: --book.")
+        raise ConfigError("A policy needs a budget book. Name the book: --book.")
     opened = listen(port)
     with opened:
         desk = Desk.open(source, folder, schema=schema, book=book, policy=policy, reading=reading)

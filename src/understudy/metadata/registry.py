@@ -105,7 +105,8 @@ def _release_details(described: DescribedRelease) -> str:
     book = described.release.statement.facts.book
     if book is None:
         return "Other releases about the same people are not accounted for here."
-    return f"It is entry {book.number} in the budget book of {book.dataset}, which limits all of its releases together."
+    number, name = book.number, book.dataset
+    return f"This release is entry {number} in the budget book of {name}, which limits all of its releases together."
 
 
 def _preprocessing(described: DescribedRelease) -> str:

@@ -118,7 +118,7 @@ _INFERRED = "infer_schema of pandera writes such checks from the data"
 
 def _is_inferred(entry: Entry) -> bool:
     """Whether the checks of a column have the form that `infer_schema` writes: both ends of a range, or the list of a
-    categorical dtype. A person can write the same, but cannot be told apart."""
+    categorical dtype. A person can write the same checks; the file does not show who wrote them."""
     beside = {key: value for key, value in entry.items() if key not in _PANDERA_FACTS}
     checks = {check for check, _ in [*_pandera_checks(entry.get("checks")), *_pandera_checks(beside)]}
     if {"greater_than_or_equal_to", "less_than_or_equal_to"} <= checks:

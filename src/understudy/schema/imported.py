@@ -331,7 +331,7 @@ class Draft:
     def finish(self) -> ImportedSchema:
         """The schema of all that passes its checks."""
         if self._table is not None and not self._table_is_used:
-            raise SchemaError("It does not name tables, so that none can be chosen. Leave out --table, or table=.")
+            raise SchemaError("It does not name tables, so none can be chosen. Leave out --table, or table=.")
         for source, names in self._found.items():
             columns = "column" if len(names) == 1 else "columns"
             self.leave_out(
@@ -439,7 +439,7 @@ class Draft:
 
 
 def unknown_type(name: str, found: object, known: Sequence[str]) -> SchemaError:
-    """A column whose type is not known is an error: as text it would be lost without a word."""
+    """A column whose type is not known is an error: as text it would be lost silently."""
     others = ", ..." * (len(known) > 15)
     return SchemaError(
         f"Column {name!r} has the type {format_value(found)}, which is unknown.{did_you_mean(found, known)} Known types"

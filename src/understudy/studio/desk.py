@@ -170,7 +170,7 @@ class Desk:
         plan = describe_plan(schema, wish, self.book)
         _require_room(plan["book"])
         if self.jobs.running() is not None:
-            raise StudioError("A run is going on already. Wait for it, or cancel it first.")
+            raise StudioError("A run is already in progress. Wait for it, or cancel it first.")
         with self._guard:
             number = max(self._numbers(), default=0) + 1
             run = self._run_folder(number)

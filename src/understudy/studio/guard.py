@@ -104,7 +104,7 @@ class Guard:
         return None
 
     def _enter(self) -> Response:
-        """Exchanges the token in the address for a cookie, and goes on to the address without it.
+        """Exchanges the token in the address for a cookie, and leads to the address without it.
 
         Not a redirect: after one that began elsewhere, the browser would hold back a cookie for this site alone.
         """

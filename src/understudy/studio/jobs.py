@@ -96,7 +96,7 @@ class Jobs:
                 except OSError:
                     if attempt == 4:
                         raise StudioError(
-                            "Another run of this studio is going on. Wait for it, or cancel it first."
+                            "Another run of this studio is in progress. Wait for it, or cancel it first."
                         ) from None
                     time.sleep(0.01)  # another server may just be looking whether a job runs
             yield handle
@@ -120,7 +120,7 @@ class Jobs:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StudioError(
-                "A run on this table is going on in a studio with another folder. Wait for it, or cancel it there."
+                "A run on this table is in progress in a studio with another folder. Wait for it, or cancel it there."
             ) from None
         except OSError:  # a file system without such locks
             return False

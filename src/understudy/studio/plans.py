@@ -81,7 +81,12 @@ def describe_plan(schema: Schema, wish: Wish, book: Path | None) -> dict[str, ob
         "queries": queries,
         "meaning": None
         if meaning is None
-        else {"sentences": meaning.sentences, "beliefs": meaning.belief_table(), "tests": meaning.test_table()},
+        else {
+            "sentences": meaning.sentences,
+            "claim": meaning.claim,
+            "beliefs": meaning.belief_table(),
+            "tests": meaning.test_table(),
+        },
         "expected": [_noise(each, schema.rows) for each in made.expected],
         "notes": [str(note) for note in made.notes],
         "book": None if book is None else _use_of(book, schema, wish),

@@ -148,7 +148,7 @@ def listen(port: int) -> socket.socket:
 
 
 def serve(desk: Desk, opened: socket.socket, *, browser: bool, tell: Callable[[str], None]) -> None:
-    """Serves the page until Ctrl-C. A run that is going on then continues."""
+    """Serves the page until Ctrl-C. A run in progress continues."""
     door = Door(opened.getsockname()[1])
     app = make_app(desk, door)
     tell(f"Studio of {desk.source}, for this machine only. Stop it with Ctrl-C.")
@@ -166,7 +166,7 @@ def serve(desk: Desk, opened: socket.socket, *, browser: bool, tell: Callable[[s
     finally:
         (desk.folder / "open.html").unlink(missing_ok=True)
     if desk.jobs.running() is not None:
-        tell("A run is still going on. Start the studio again to see it.")
+        tell("A run is still in progress. Start the studio again to see it.")
 
 
 def _opening_page(folder: Path, door: Door) -> Path:

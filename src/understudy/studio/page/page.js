@@ -40,12 +40,12 @@ export async function ask(path, given = undefined, signal = undefined) {
   } catch (error) {
     if (error.name === "AbortError") throw error;
     say("The server does not answer. Start 'understudy studio' again and open the address that it prints. A run that was "
-      + "started goes on without the server.");
+      + "started continues without the server.");
     throw new Refused("The server does not answer.");
   }
   if (response.status === 403) {
-    say("This session is over. Open the address that 'understudy studio' printed last.");
-    throw new Refused("This session is over.");
+    say("This session has ended. Open the address that 'understudy studio' printed last.");
+    throw new Refused("This session has ended.");
   }
   const content = await response.json().catch(() => ({ error: "The server sent no answer." }));
   if (!response.ok) throw new Refused(content.error);

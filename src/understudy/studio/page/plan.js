@@ -104,9 +104,9 @@ function body(plan) {
     const [heads, ...rows] = plan.meaning.beliefs;
     const [testHeads, ...tests] = plan.meaning.tests;
     parts.push(
-      make("p", {}, "How likely someone thinks it that a given person is in the table, at most:"),
+      make("p", {}, `Someone may think it this likely that ${plan.meaning.claim}, before the release and at most after it:`),
       scrolled("Beliefs before and after", table(heads, rows, { right: 1 })),
-      make("p", {}, "How often a test for a person's presence can be right:"),
+      make("p", {}, "How often a test of this can be right:"),
       scrolled("Tests of presence", table(testHeads, tests, { right: 1 })));
   } else {
     parts.push(make("p", {}, "There is no guarantee."));
@@ -128,7 +128,7 @@ function seal(plan) {
 }
 
 function expected(noises) {
-  if (!noises.length) return [make("p", {}, "This method does not know the noise of counts in advance.")];
+  if (!noises.length) return [make("p", {}, "For this method, the noise in counts is not known in advance.")];
   const heads = ["counts over", "marginals", "noise in a typical count (rows)", "of all rows"];
   const rows = noises.map((each) => [`${each.marginals.replace("-way", "")} column${each.marginals === "1-way" ? "" : "s"}`, each.number, `± ${each.rows}`, each.percent ?? "–"]);
   return [

@@ -46,7 +46,7 @@ async function showRun(number) {
   const file = (name) => `api/runs/${number}/files/${name}`;
   $("certificate").src = file("certificate.html");
   const downloads = [[run.table, "Synthetic table", run.table], ["certificate.html", "Certificate", "certificate.html"],
-    ["certificate.json", "Certificate for machines", "certificate.json"], ["bundle.zip", "Evidence bundle", `bundle-${number}.zip`]];
+    ["certificate.json", "Certificate as JSON", "certificate.json"], ["bundle.zip", "Evidence bundle", `bundle-${number}.zip`]];
   $("downloads").replaceChildren(...downloads.map(([name, text, of]) => make("li", {},
     make("a", { class: "button", href: file(name), download: of }, text))));
   $("command").textContent = run.command;

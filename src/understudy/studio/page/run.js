@@ -65,13 +65,13 @@ function showRuns() {
 }
 
 function showProgress(run) {
-  $("run-title").textContent = `Run ${run.number} is going on: ${run.wish.method} at epsilon ${run.wish.epsilon}`;
+  $("run-title").textContent = `Run ${run.number} is in progress: ${run.wish.method} at epsilon ${run.wish.epsilon}`;
   const bar = $("run-progress");
   if (typeof run.progress?.fraction === "number") bar.value = run.progress.fraction;
   else bar.removeAttribute("value");
   const text = run.progress?.text ? `${Math.floor(100 * run.progress.fraction)}%: ${run.progress.text}` : "Starting";
   if ($("run-text").textContent !== text) $("run-text").textContent = text;
-  $("run-note").textContent = `Started ${when(run)}. You can close this page; the run goes on. Cancelling it does not save `
+  $("run-note").textContent = `Started ${when(run)}. You can close this page; the run continues. Cancelling it does not save `
     + `budget: ${costOf(run.planned)} counts as spent.`;
 }
 
@@ -89,7 +89,7 @@ function ended(run) {
   const costs = `Its planned cost counts as spent: ${cost}.${inBook}`;
   if (!run.resumable) return make("p", { class: "note-box bad" }, `Run ${run.number} ${how}, and cannot be resumed. ${costs}`);
   return make("div", { class: "note-box bad" },
-    make("p", {}, `Run ${run.number} ${how}. ${costs} Resuming it costs nothing more and ends in the same release.`),
+    make("p", {}, `Run ${run.number} ${how}. ${costs} Resuming it costs nothing more and gives the same release.`),
     make("p", { class: "buttons" },
       make("button", { type: "button", class: "primary", onclick: () => act(run, "resume") }, `Resume run ${run.number}`),
       make("button", { type: "button", onclick: () => discard(run) }, `Discard run ${run.number}`)));

@@ -11,7 +11,7 @@ const TABLE = [
   ["name", "Name of the data set", "text", "For the certificate and the budget book."],
   ["rows", "Number of rows", "count", "Empty: a noisy count, estimated privately."],
   ["unit", "Privacy unit", "column", "The column that identifies a person. None: each row is one person."],
-  ["max_rows_per_unit", "Rows used of each unit, at most", "count", "Only with a privacy unit. Empty: 1."],
+  ["max_rows_per_unit", "Largest number of rows used per unit", "count", "Only with a privacy unit. Empty: 1."],
   ["target", "Target", "column", "The column that matters most. None: all matter equally."],
   ["positive", "Positive class of the target", "text", "For scores. Empty: none."],
 ];
@@ -156,8 +156,8 @@ function domainFields(column, kind, id) {
     choice("declared", "declared", declared), choice("estimated", "estimated privately", !declared));
   const isDeclared = () => group.querySelector("input:checked").value === "declared";
   const hint = make("p", { class: "small" }, key === "bounds"
-    ? "Lower and upper bound will be estimated with a part of the budget."
-    : "Frequent categories will be estimated with a part of the budget. Rare ones become “other”.");
+    ? "Lower and upper bounds will be estimated with part of the budget."
+    : "Frequent categories will be estimated with part of the budget. Rare ones become “other”.");
   function update() {
     fields.element.hidden = !isDeclared();
     hint.hidden = isDeclared();
@@ -195,7 +195,7 @@ function categoryFields(column, id) {
   };
   const [numbers, numbersLabel] = box("numbers", "the categories are numbers", listed.length > 0 && listed.every((each) => typeof each === "number"));
   const [closed, closedLabel] = box("closed", "the list is complete", column.closed ?? false);
-  const [ordinal, ordinalLabel] = box("ordinal", "they are in order", column.ordinal ?? false);
+  const [ordinal, ordinalLabel] = box("ordinal", "they are listed in order", column.ordinal ?? false);
   const unknown = make("input", { type: "text", id: id("unknown"), autocomplete: "off", placeholder: "other",
     "aria-describedby": `${id("unknown")}-error` });
   unknown.value = column.unknown ?? "";
