@@ -1,10 +1,12 @@
 """A run reserves its cost before it reads, charges nothing beyond it, and settles whatever becomes of it."""
 
 import dataclasses
+import datetime
 import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Never
 
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pytest
 import understudy as us
 from tests.book.test_policy import log_in
 from tests.builders import Killed, kill_at
-from understudy import certificate
+from understudy import certificate, certificate_facts
 from understudy.book import BudgetBook, Policy
 from understudy.book.certificates import verify_certificates
 from understudy.book.entries import Outcome
@@ -431,6 +433,32 @@ def test_a_certificate_that_was_changed_is_found(book: BudgetBook, tmp_path: Pat
     path.write_text(path.read_text().replace('"method": "independent"', '"method": "mst"'))
     (fault,), _ = verify_certificates(book, tmp_path)
     assert "was changed after entry 2 was settled" in fault
+
+
+def test_records_of_failed_attempts_agree_and_a_release_is_not_turned_into_one(
+    book: BudgetBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted, place = Independent.fit, tmp_path / "run.checkpoint"
+
+    def failing(*arguments: object, **options: object) -> Never:
+        fitted(*arguments, **options)  # type: ignore[arg-type]
+        raise TrainingError("It diverged.")
+
+    for day in (1, 2):  # it is resumed on the next day, and fails again
+        clock = SimpleNamespace(date=SimpleNamespace(today=lambda day=day: datetime.date(2026, 1, day)))
+        with monkeypatch.context() as patched:
+            patched.setattr(certificate_facts, "datetime", clock)
+            patched.setattr(Independent, "fit", failing)
+            with pytest.raises(SpentError):
+                fit(book, checkpoint=place, resume=day == 2)
+        assert verify_certificates(book, tmp_path) == ([], [])
+    fit(book, checkpoint=place, resume=True).save(tmp_path / "first")
+    assert verify_certificates(book, tmp_path) == ([], [])
+    path = tmp_path / "first" / "certificate.json"
+    path.write_text(path.read_text().replace('"released": true', '"released": false'))
+    (fault,), (note,) = verify_certificates(book, tmp_path)
+    assert "was changed after entry 2 was settled" in fault
+    assert "entry 2 (released) has no certificate" in note
 
 
 def test_a_certificate_that_has_lost_its_entry_is_found_unless_it_was_changed_too(

@@ -51,8 +51,8 @@ def verify_certificates(book: BudgetBook, folder: str | os.PathLike[str]) -> tup
             notes.append(f"{path} belongs to the budget book of {entry.get('dataset')!r}.")
         elif (fault := _contradiction(book, content, entry)) is not None:
             faults.append(f"{path} {fault}")
-        else:
-            seen.add(entry["entry"])
+        elif content.get("released") or book.reservation(entry["entry"]).outcome is not Outcome.RELEASED:
+            seen.add(entry["entry"])  # and not by the record of an earlier attempt alone
     notes.extend(_missing(book, place, seen))
     return faults, notes
 
@@ -94,9 +94,8 @@ def _contradiction(book: BudgetBook, content: Mapping, entry: Mapping) -> str | 
         return f"has entry {number}, which was withdrawn: the book was rewritten."
     if found.certificate is None and not _is_covered(book, content, found.cost):
         return f"costs more than entry {number} has reserved: the book was cut, or is an older copy."
-    if found.certificate is not None and found.certificate != certificate_digest(content):
-        if found.outcome is Outcome.RELEASED and not content.get("released"):
-            return None  # the record of an attempt that failed before the same run was resumed
+    known = (found.certificate, *found.failures)  # a run may have failed before it was resumed
+    if found.certificate is not None and certificate_digest(content) not in known:
         return f"was changed after entry {number} was settled, or is from a later state of the book."
     return None
 

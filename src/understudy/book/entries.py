@@ -98,6 +98,8 @@ class Reserved:
     """The last entry about it."""
     certificate: str | None = None
     """The digest of the certificate that it was settled with."""
+    failures: tuple[str | None, ...] = ()
+    """The digests of the records of its failed attempts: a run that failed may be resumed."""
 
 
 def canonical(content: object) -> str:
@@ -265,7 +267,8 @@ class History:
             return dataclasses.replace(before, cost=cost, counted=cost, outcome=Outcome.OPEN, certificate=None)
         outcome, certificate = Outcome(content["outcome"]), content["certificate"]
         _require(cost.amount > 0 and cost.fits(before.cost) and outcome in (Outcome.RELEASED, Outcome.FAILED))
-        return dataclasses.replace(before, counted=cost, outcome=outcome, certificate=certificate)
+        failures = (*before.failures, *[certificate] * (outcome is Outcome.FAILED))
+        return dataclasses.replace(before, counted=cost, outcome=outcome, certificate=certificate, failures=failures)
 
 
 def approval_in(facts: Mapping[str, object]) -> Approval | None:
