@@ -165,6 +165,13 @@ def test_a_file_that_may_be_the_real_table_is_refused(folder):
         us.describe_release(folder / "release", "croissant", about=ABOUT, files=[folder / "absent.csv"])
 
 
+@pytest.mark.filterwarnings("ignore::understudy.UnderstudyWarning")
+@pytest.mark.parametrize("format", ["dcat", "registry"])
+def test_a_condition_of_the_guarantee_is_stated(format):
+    release = us.fit(people(), "independent", epsilon=1)
+    assert "drafted from the table" in us.describe_release(release, format, about=ABOUT).decode()
+
+
 def test_a_data_package_vouches_for_one_file_of_one_release(folder, tmp_path):
     """A real table may have taken the place of a synthetic one, and other releases have other guarantees."""
     for name in ("fake.csv", "fake.csv.datapackage.json"):

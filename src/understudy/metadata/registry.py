@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from understudy.certificate_json import to_json
+from understudy.certificate_json import statement_conditions, to_json
 from understudy.errors import ConfigError
 from understudy.metadata.described import DescribedRelease
 from understudy.metadata.table_schema import JsonObject
@@ -65,6 +65,7 @@ def _privacy(described: DescribedRelease) -> JsonObject:
     assert isinstance(guarantee, Mapping)
     unit = statement.facts.unit
     declared = "; ".join(statement.facts.declared) or "none"
+    conditions = [f"Condition: {each}" for each in statement_conditions(statement.facts)]
     released = [
         described.schema[name] for field in described.fields if (name := str(field["name"])) in described.schema
     ]
@@ -74,7 +75,9 @@ def _privacy(described: DescribedRelease) -> JsonObject:
         "dp_variant": {
             "variant_name": "Pure DP" if statement.delta == 0 else "Approximate DP",
             "data_domain": f"Tables with the columns {kinds}.",
-            "unprotected_quantities": f"Names and kinds of columns, and what is declared to be public: {declared}.",
+            "unprotected_quantities": " ".join(
+                (f"Names and kinds of columns, and what is declared to be public: {declared}.", *conditions)
+            ),
         },
         "privacy_loss": {
             "privacy_unit": "Row-level" if unit is None else f"{unit}-level",
