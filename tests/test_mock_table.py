@@ -193,6 +193,16 @@ def test_bad_input_is_refused_in_one_line_and_leaves_nothing(
     assert {path.name for path in tmp_path.iterdir()} == {"people.csv", "open.toml", "people.toml"}
 
 
+def test_a_table_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[Path] = []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path) or b"age\n41\n")
+    assert run(["mock", str(tmp_path / "people.csv"), "-o", str(tmp_path / "mock.csv")]) == 2
+    assert "A mock is never made from a table" in capsys.readouterr().err
+    assert not opened
+
+
 def test_no_file_is_replaced_without_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("people.toml").write_text(KINDS)
