@@ -228,7 +228,7 @@ def _published_encoder() -> list[tuple[str, str]]:
         (
             "The encoder may be trained without noise (proposition 3).",
             f"The proposition is false. The certificates of the {len(found)} runs as published state an epsilon that "
-            f"is {' and '.join(sorted(stated))}, whatever the column says.",
+            f"is {' and '.join(sorted(stated))}, whatever epsilon a row of the table names.",
         )
     ]
 

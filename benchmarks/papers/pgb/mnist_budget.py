@@ -37,7 +37,7 @@ class Profile:
     noise: float = 0.559419
     """The noise multiplier of a private critic step."""
     picks: float = 0.024624
-    """Epsilon of one pick."""
+    """Epsilon of one selection."""
     tried: tuple[tuple[float, float], ...] = ((2e-4, 2e-4), (5e-4, 2e-4), (2e-4, 5e-4), (5e-4, 5e-4))
     """Learning rates of critic and generator among which `--tune` chooses."""
     images: int | None = None
@@ -45,7 +45,7 @@ class Profile:
     batch: int = 256
     epochs: float = 30
     boosted_epochs: float = 25
-    """Of a private run: how many of the epochs PGB pays for, and takes checkpoints of."""
+    """Of a private run: how many of the epochs PGB is charged for, and takes checkpoints of."""
     every: int = 47
     """Steps from one checkpoint to the next: a fifth of an epoch."""
     checkpoints: int = 100
@@ -148,7 +148,7 @@ def _picks(profile: Profile, epsilon: float | None = None) -> Any:
 
 
 def calibrated(profile: Profile, images: int) -> tuple[float, float]:
-    """The least noise of the whole training, and the best picks beside its first part, both within epsilon 10."""
+    """The least noise of the whole training, and the largest epsilon of a selection, both within epsilon 10."""
     from understudy.privacy.ledger import Budget
 
     budget = Budget(EPSILON, delta(images))
@@ -169,7 +169,7 @@ def calibration(profile: Profile, images: int) -> str:
     whole, part = (profile.steps(images, epochs) for epochs in (profile.epochs, profile.boosted_epochs))
     return (
         f"{steps:,} steps at {profile.batch}/{images:,}, epsilon {EPSILON:g}, delta {delta(images):.3g}: {alone:.4f}\n"
-        f"{whole:,} steps: {noise}; after {part:,} of them {profile.rounds:,} picks of {picks} each\n"
+        f"{whole:,} steps: {noise}; after {part:,} of them {profile.rounds:,} selections of epsilon {picks} each\n"
         f"--noise {noise} --picks {picks}"
     )
 
@@ -186,7 +186,7 @@ def paid_for_training(profile: Profile, images: int) -> float:
 def picks_of(
     profile: Profile, judge: Callable[[np.ndarray], np.ndarray], count: int, codes: Codes, seed: int
 ) -> tuple[Select, dict[str, Any]]:
-    """Paid ones, or the same without a ledger; and what they cost, or why nothing was charged."""
+    """Charged selections, or the same without a ledger; and what they cost, or why nothing was charged."""
     why = "there was no accountant here"
     if has_accountant():
         try:

@@ -192,8 +192,8 @@ def _facts(here: Sequence[dict[str, Any]]) -> str:
     scores = [[score for _, score, _ in line["checkpoints"]] for line in here]
     low, high = min(map(min, scores)), max(map(max, scores))
     parts = [
-        f"{len(here)} seed{'s' * (len(here) > 1)}. Checkpoints by themselves have {low:.2f} to {high:.2f}, the last of "
-        f"them {median([each[-1] for each in scores], 2)}; the game selects "
+        f"{len(here)} seed{'s' * (len(here) > 1)}. Single checkpoints score {low:.2f} to {high:.2f}, the last "
+        f"one {median([each[-1] for each in scores], 2)}; the game selects "
         f"{median([line['critics picked'] for line in here], 0)} of {len(scores[0])} critics."
     ]
     rates = {tuple(line["rates"]) for line in here if line.get("tried")}
