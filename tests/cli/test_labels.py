@@ -38,6 +38,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.filterwarnings("ignore::understudy.UnderstudyWarning")
+def test_a_label_says_that_its_guarantee_has_a_condition(made: Path) -> None:
+    """Without a schema the kinds of the columns follow from the rows."""
+    drafted = us.fit(pa.table({"a": ["x", "y"] * 50}), "independent", epsilon=1)
+    assert drafted.label.certificate.endswith("one row, under a condition: see the certificate")
+    assert "condition" not in us.Release.load(made / "fake.release").label.certificate
+
+
 def test_every_table_names_the_release_that_it_was_sampled_from(made: Path) -> None:
     """Also after `synth` has saved the release again, with the checksum of the table."""
     release = us.Release.load(made / "fake.release")

@@ -151,10 +151,12 @@ class Statement(Summarized):
         """The guarantee in one line, for the label of a table."""
         if not self.is_private:
             return f"{self.method}: {self._why_not_private}"
-        only = "of the selections alone: " if self.facts.selections_only else ""
+        facts = self.facts
+        only = "of the selections alone: " if facts.selections_only else ""
+        is_conditional = facts.drafted or facts.types_kept or facts.public_table is not None
         return (
             f"{self.method}: {only}epsilon {round_up(self.epsilon, 4)}, delta {round_up(self.delta, 2)}, "
-            f"privacy unit: {self._protected}"
+            f"privacy unit: {self._protected}{', under a condition: see the certificate' * is_conditional}"
         )
 
     @property
