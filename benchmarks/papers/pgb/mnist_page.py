@@ -39,22 +39,22 @@ def page(profile: Profile, results: Sequence[Mapping[str, Any]], classifier: Map
 
 `{command}`, {datetime.date.today()}, {machine}, Python {platform.python_version()}, JAX {jax.__version__}.
 Seeded runs on public data. Inception scores of at most {profile.scored:,} images each, by a classifier that gets
-{100 * classifier["accuracy"]:.2f}% of the test images right (published: {100 * ACCURACY:.2f}%); real test images have
-{classifier["real"]:.2f} (published: {REAL}). {profile.epochs:g} epochs in Poisson draws of {profile.batch}, channels
-{profile.channels[0]} and {profile.channels[1]}; the last {profile.checkpoints} checkpoints (every {profile.every}
+{100 * classifier["accuracy"]:.2f}% of the test images right (published: {100 * ACCURACY:.2f}%); real test images score
+{classifier["real"]:.2f} (published: {REAL}). {profile.epochs:g} epochs, Poisson batches of {profile.batch} on average,
+channels {profile.channels[0]} and {profile.channels[1]}; the last {profile.checkpoints} checkpoints (every {profile.every}
 steps), {profile.samples_per_generator:,} images of each, {profile.rounds:,} rounds; DRS chooses among
-{profile.proposals:,}.
+{profile.proposals:,}. Confidence: the mean of the largest probability that the classifier gives to an image.
 """
     ]
     for kind in (kind for kind in PUBLISHED if any(result["kind"] == kind for result in results)):
         here = [result for result in results if result["kind"] == kind]
-        lines = [f"| {'output':<18} | score | images, of | sureness |", "|---|---:|---:|---:|"]
+        lines = [f"| {'output':<18} | score | images, of | confidence |", "|---|---:|---:|---:|"]
         for name in OUTPUTS:
             scores = [result[name]["score"] for result in here]
             of = f"{here[0][name]['images']:,}, {here[0][name]['of']:,}"
-            sureness = np.median([result[name]["sureness"] for result in here])
+            confidence = np.median([result[name]["sureness"] for result in here])
             lines.append(f"| {name}, published | {PUBLISHED[kind][name]:.2f} | | |")
-            lines.append(f"| {name}, here | {np.median(scores):.2f} | {of} | {sureness:.3f} |")
+            lines.append(f"| {name}, here | {np.median(scores):.2f} | {of} | {confidence:.3f} |")
         parts.append(f"## {kind[0].upper()}{kind[1:]}\n\n" + "\n".join(lines) + "\n\n" + _facts(profile, here))
         file = f"{NAME}_{kind.replace(' ', '_')}.png"
         parts.append(f"![{', '.join(OUTPUTS)}, and the 100 images with the largest weights]({file})\n")
@@ -64,27 +64,27 @@ steps), {profile.samples_per_generator:,} images of each, {profile.rounds:,} rou
 def _facts(profile: Profile, here: Sequence[Mapping[str, Any]]) -> str:
     last = here[-1]
     seeds = ", ".join(str(result["seed"]) for result in here)
-    told = f"Seeds {seeds}; {last['seconds']['scored']} seconds for the last of them. "
+    text = f"Seeds {seeds}; {last['seconds']['scored']} seconds for the last of them. "
     if "noise" in last:
-        told += (
+        text += (
             f"Noise multiplier {last['noise']:.4f}, {profile.rounds:,} selections of epsilon "
             f"{last['epsilon of a pick']:.4g}"
         )
         if "epsilon, with picks" in last:
-            told += (
+            text += (
                 f". Epsilon of GAN and DRS {last['epsilon, GAN']:.3f}; of PGB and PGB+DRS "
-                f"{last['epsilon, with picks']:.3f}, of which {last['epsilon, training']:.3f} are for its"
-                f" {profile.boosted_epochs:g} epochs"
+                f"{last['epsilon, with picks']:.3f}, and {last['epsilon, training']:.3f} for"
+                f" its {profile.boosted_epochs:g} epochs alone"
             )
         else:
-            told += f", not charged: {last['not charged']}"
-        told += ". "
+            text += f", not charged: {last['not charged']}"
+        text += ". "
     scores = [score for _, score, _ in last["checkpoints"]]
-    told += (
-        f"Checkpoints by themselves have {min(scores):.2f} to {max(scores):.2f}, the last of them {scores[-1]:.2f} "
+    text += (
+        f"Single checkpoints score {min(scores):.2f} to {max(scores):.2f}, the last one {scores[-1]:.2f} "
         f"({profile.samples_per_generator:,} images each); {last['critics picked']} critics were selected.\n"
     )
-    return told
+    return text
 
 
 # ------------------------------------------------------------------------------------------------------------- pictures
