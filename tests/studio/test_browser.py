@@ -212,6 +212,21 @@ def _make_report(page: Any) -> None:
     assert opened.value.evaluate("self.origin") == "null"  # it can ask the server for nothing
 
 
+def test_the_privacy_unit_is_shown_as_what_it_is(page: Any, serve: Callable[..., Server]) -> None:
+    open_studio(page, serve())
+    unit = page.locator("fieldset", has_text="age").first
+    assert unit.get_by_label("declared", exact=True).is_visible()
+    page.select_option("#table-unit", "age")
+    page.wait_for_function("() => document.querySelector('#schema-status').textContent.startsWith('Saved.')")
+    assert unit.get_by_text("The privacy unit is never modelled").is_visible()
+    assert not unit.get_by_label("declared", exact=True).is_visible()  # bounds of a unit have no effect
+    assert page.inner_text("#schema-status") == "Saved. All bounds and categories are declared."
+    page.click("nav a[href='#plan']")
+    page.wait_for_selector("#plan-body .lead code")
+    assert page.inner_text("#plan-body .lead code") == "age"
+    assert "`" not in page.inner_text("#step-plan")
+
+
 def test_every_control_has_a_name_for_screen_readers(page: Any, folder: Path, serve: Callable[..., Server]) -> None:
     us.BudgetBook.create(folder / "people.book", epsilon=3, delta=1e-3)
     open_studio(page, serve("--book", str(folder / "people.book")))

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from understudy.bundle import write_bundle
-from understudy.certificate import public_facts, statement_conditions
 from understudy.errors import ConfigError, SchemaError, TableError
 from understudy.pipeline import synthesizer_of
 from understudy.release import RELEASE_FILES
@@ -135,14 +134,12 @@ class Desk:
 
     def _shown(self, schema: Schema, toml: str) -> dict[str, object]:
         estimated = {column.name: column.estimated for column in schema.modelled if column.estimated is not None}
-        conditions = statement_conditions(public_facts(schema))
         return {
             "version": _version(toml),
             "toml": toml,
             "form": form_of(schema),
             "estimated": estimated,
             "modelled": [column.name for column in schema.modelled],
-            "conditions": conditions,
         }
 
     def plan(self, given: Mapping) -> dict[str, object]:

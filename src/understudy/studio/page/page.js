@@ -14,6 +14,9 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
+/** The parts of a sentence, with what stands between backticks as code. */
+export const withCode = (text) => text.split("`").map((part, at) => (at % 2 ? make("code", {}, part) : part));
+
 /** A table of texts; columns from `right` on are numbers. */
 export function table(heads, rows, { right = Infinity, caption = null } = {}) {
   const side = (at) => (at >= right ? { class: "n" } : {});

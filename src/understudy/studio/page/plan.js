@@ -1,6 +1,6 @@
 // Step 2: the plan. Every figure comes from the server, which reads the schema alone.
 
-import { $, Refused, ask, changed, debounce, make, onChange, show, studio, table } from "./page.js";
+import { $, Refused, ask, changed, debounce, make, onChange, show, studio, table, withCode } from "./page.js";
 
 let asked = null;
 
@@ -94,8 +94,8 @@ function body(plan) {
   const parts = [seal(plan)];
   if (plan.meaning) {
     const [sentence, ...more] = plan.meaning.sentences;
-    parts.push(make("p", { class: "lead" }, sentence));
-    if (more.length) parts.push(make("p", { class: "small" }, more.join(" ")));
+    parts.push(make("p", { class: "lead" }, ...withCode(sentence)));
+    if (more.length) parts.push(make("p", { class: "small" }, ...withCode(more.join(" "))));
   }
   if (plan.book) parts.push(bookUse(plan.book));
   parts.push(make("h3", {}, "Expected error"), ...expected(plan.expected));
@@ -104,7 +104,7 @@ function body(plan) {
     const [heads, ...rows] = plan.meaning.beliefs;
     const [testHeads, ...tests] = plan.meaning.tests;
     parts.push(
-      make("p", {}, `Someone may think it this likely that ${plan.meaning.claim}, before the release and at most after it:`),
+      make("p", {}, ...withCode(`Someone may think it this likely that ${plan.meaning.claim}, before the release and at most after it:`)),
       scrolled("Beliefs before and after", table(heads, rows, { right: 1 })),
       make("p", {}, "How often a test of this can be right:"),
       scrolled("Tests of presence", table(testHeads, tests, { right: 1 })));

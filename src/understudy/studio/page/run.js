@@ -43,7 +43,7 @@ function showSummary() {
   const ready = plan !== null && !studio.problems.length;
   $("start").disabled = !ready;
   $("run-summary").textContent = ready
-    ? `The run reads the real rows with ${plan.wish.method} and spends ${costOf(plan)}. `
+    ? `The run reads the real rows with the method ${plan.wish.method} and spends ${costOf(plan)}. `
       + "Once started, this cost counts, even if the run is cancelled."
     : "There is no plan yet. Correct the schema or the settings first.";
 }

@@ -7,6 +7,7 @@ const NOT_MODELLED = {
   text: "Free text is never modelled: it is left out or empty.",
   id: "Identifiers are never modelled: synthetic rows get new ones.",
 };
+const UNIT_NOTE = "The privacy unit is never modelled: it groups rows, and synthetic units get new numbers.";
 const TABLE = [
   ["name", "Name of the data set", "text", "For the certificate and the budget book."],
   ["rows", "Number of rows", "count", "Empty: a noisy count, estimated privately."],
@@ -48,7 +49,8 @@ function showConditions(sent) {
   $("drafted").hidden = !drafted;
   $("reviewed").checked = false;
   $("drafted-text").textContent = drafted
-    ? `Until you confirm the draft, the guarantee has a condition, which the certificate states: ${sent.conditions.join(" ")}`
+    ? "The kinds below, and the formats of dates, numbers and booleans, were drafted from the file. They depend on its values, so "
+      + "one row can change them. Until you confirm them, the certificate states this as a condition of the guarantee."
     : "";
 }
 
@@ -70,7 +72,9 @@ function build(form) {
 
 /** What is about units is shown once there is one. */
 function showUnit() {
-  $("columns").classList.toggle("without-unit", !$("table-unit").value);
+  const unit = $("table-unit").value;
+  $("columns").classList.toggle("without-unit", !unit);
+  for (const row of rows) row.element.classList.toggle("is-unit", row.name === unit);
 }
 
 function tableField([key, label, type, hint], table, names) {
@@ -125,7 +129,7 @@ function columnRow(column, at) {
   const element = make("fieldset", { class: "column", id: `column-${at}` },
     make("legend", {}, column.name),
     make("div", { class: "field kind-field" }, labelOf(id("kind"), "Kind", ` of ${column.name}`), kind, errorOf(id("kind"))),
-    body, checks, errorOf(`column-${at}`));
+    make("div", {}, make("p", { class: "small unit-note" }, UNIT_NOTE), body), checks, errorOf(`column-${at}`));
   const keep = (only) => Object.fromEntries(Object.entries(rest).filter(([key]) => only(key)));
   return {
     element, name: column.name, at,
@@ -265,7 +269,7 @@ async function checkNow() {
     if (!sent.form.table.drafted) showConditions(sent);
     const open = Object.keys(sent.estimated).length;
     const estimated = open === 1 ? "1 column is" : `${open} columns are`;
-    showStatus(`Saved. ${open ? `${estimated} estimated privately.` : "Everything is declared."}`);
+    showStatus(`Saved. ${open ? `${estimated} estimated privately.` : "All bounds and categories are declared."}`);
   } else {
     showStatus(sent.problems.length === 1 ? "Not saved: one field needs a correction." : `Not saved: ${sent.problems.length} fields need a correction.`);
   }
