@@ -1,7 +1,8 @@
 """Reads Frictionless Table Schemas and Data Packages, versions 1 and 2, by their public specification.
 
-Their constraints are written by a person: tools that describe a file write names and types only. Sizes, hashes and
-statistics of a resource are not read.
+Their constraints are taken as written by a person: frictionless for Python writes names and types only when it
+describes a file. That for R also writes the levels of factors as `enum`, and the file does not show it: whoever imports
+it vouches for them. Sizes, hashes and statistics of a resource are not read.
 """
 
 import re
