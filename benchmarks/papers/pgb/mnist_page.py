@@ -42,8 +42,9 @@ Seeded runs on public data. Inception scores of at most {profile.scored:,} image
 {100 * classifier["accuracy"]:.2f}% of the test images right (published: {100 * ACCURACY:.2f}%); real test images score
 {classifier["real"]:.2f} (published: {REAL}). {profile.epochs:g} epochs, Poisson batches of {profile.batch} on average,
 channels {profile.channels[0]} and {profile.channels[1]}; the last {profile.checkpoints} checkpoints
-(every {profile.every} steps), {profile.samples_per_generator:,} images of each, {profile.rounds:,} rounds; DRS chooses among
-{profile.proposals:,}. Confidence: the mean of the largest probability that the classifier gives to an image.
+(every {profile.every} steps), {profile.samples_per_generator:,} images of each, {profile.rounds:,} rounds;
+DRS chooses among {profile.proposals:,}.
+Confidence: the mean of the largest probability that the classifier gives to an image.
 """
     ]
     for kind in (kind for kind in PUBLISHED if any(result["kind"] == kind for result in results)):
