@@ -165,6 +165,20 @@ def test_a_damaged_certificate_is_no_traceback(book: BudgetBook, tmp_path: Path,
     assert len(faults) + len(notes) == 1
 
 
+def test_files_with_what_no_certificate_has_are_no_traceback(book: BudgetBook, tmp_path: Path) -> None:
+    fit(book).save(tmp_path / "release")
+    path = tmp_path / "release" / "certificate.json"
+    whole = json.loads(path.read_text())
+    without = {key: value for key, value in whole.items() if key != "book"}
+    (tmp_path / "report.json").write_text(json.dumps({"format": "understudy-disclosure", "synthetic": ["x"]}))
+    for change in ({"x": float("nan")}, {"x": 0, "checksums": 5}, {"x": 0, "checksums": [5]}):
+        path.write_text(json.dumps({**whole, **change}))
+        (fault,), _ = verify_certificates(book, tmp_path)
+        assert "was changed after entry 2 was settled" in fault
+        path.write_text(json.dumps({**without, **change}))
+        assert verify_certificates(book, tmp_path)[0] == []
+
+
 def test_a_book_that_disappears_after_the_release_does_not_end_the_command(
     book: BudgetBook, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,7 +74,7 @@ def _removed_entry(book: BudgetBook, content: Mapping) -> int | None:
     """The entry of a certificate that has lost it; None: it is not one of this book."""
     for each in book.reservations:
         entry = BookEntry(book.dataset, each.number, each.digest)
-        if each.certificate == certificate_digest({**content, "book": book_to_json(entry)}):
+        if each.certificate == _digest({**content, "book": book_to_json(entry)}):
             return each.number
     return None
 
@@ -95,7 +95,7 @@ def _contradiction(book: BudgetBook, content: Mapping, entry: Mapping) -> str | 
     if found.certificate is None and not _is_covered(book, content, found.cost):
         return f"costs more than entry {number} has reserved: the book was cut, or is an older copy."
     known = (found.certificate, *found.failures)  # a run may have failed before it was resumed
-    if found.certificate is not None and certificate_digest(content) not in known:
+    if found.certificate is not None and _digest(content) not in known:
         return f"was changed after entry {number} was settled, or is from a later state of the book."
     return None
 
@@ -113,7 +113,7 @@ def _is_covered(book: BudgetBook, content: Mapping, reserved: Cost) -> bool:
 
 def _missing(book: BudgetBook, place: Path, seen: set[int]) -> Iterator[str]:
     """Runs without a certificate here, and releases without the disclosure report that their policy requires."""
-    disclosed = {report.get("synthetic") for report in map(_read, place.rglob("*.json")) if _is_disclosure(report)}
+    disclosed = {str(each.get("synthetic")) for each in map(_read, place.rglob("*.json")) if _is_disclosure(each)}
     tables = {
         entry["entry"]: _table_names(path, content)
         for path in place.rglob(CERTIFICATE)
@@ -137,7 +137,16 @@ def _is_disclosure(content: Mapping) -> bool:
 def _table_names(path: Path, content: Mapping) -> set[str]:
     """Names by which a disclosure report may know the table of this release."""
     names = {path.parent.name.removesuffix(".release")}
-    return names | {Path(name).name.partition(".")[0] for name in content.get("checksums") or ()}
+    checksums = content.get("checksums")
+    return names | {Path(name).name.partition(".")[0] for name in (checksums if isinstance(checksums, Mapping) else ())}
+
+
+def _digest(content: Mapping) -> str:
+    """The digest of a certificate; that of none if it has what no certificate has, such as NaN."""
+    try:
+        return certificate_digest(content)
+    except (ValueError, RecursionError):
+        return ""
 
 
 def _read(path: Path) -> Mapping:
