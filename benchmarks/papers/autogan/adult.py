@@ -232,7 +232,7 @@ between seeds. `UNDERSTUDY_DATA` names the folder of tables.
 {expressions}
 
 No epsilon holds for the published figures, nor for rows with an unsound encoder, which is trained on the real rows
-without noise. Epsilon in their certificates, whatever the column says: {_stated(results)}.
+without noise. Epsilon in their certificates, whatever epsilon a row names: {_stated(results)}.
 
 ## A4: accuracy of the salary class, random forest, per cent
 
