@@ -395,11 +395,14 @@ def test_recomputed_checksums_are_accepted(copied: Path) -> None:
     us.Release.load(copied)
 
 
-@pytest.mark.parametrize("wrong", ["nowhere", "file.txt", "", "."])
-def test_wrong_folder(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [("nowhere", "it does not exist"), ("file.txt", "cannot be read"), ("", ""), (".", "cannot be read")],
+)
+def test_wrong_folder(wrong: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.txt").write_text("x")
-    with pytest.raises(us.ReleaseError, match="is not a release folder"):
+    with pytest.raises(us.ReleaseError, match=f"is not a release folder: .*{why}"):
         us.Release.load(wrong)
 
 

@@ -346,7 +346,8 @@ def _read_bytes(folder: Path, name: str) -> bytes:
     try:
         return (folder / name).read_bytes()
     except OSError as error:
-        raise ReleaseError(f"{folder} is not a release folder: {name} cannot be read ({error.strerror}).") from error
+        reason = f"{name} cannot be read ({error.strerror})" if folder.exists() else "it does not exist"
+        raise ReleaseError(f"{folder} is not a release folder: {reason}.") from error
 
 
 def _read_json(folder: Path, name: str) -> dict:

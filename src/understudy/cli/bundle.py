@@ -72,7 +72,7 @@ def bundle(
         echo(f"Note: {note}", quiet=quiet)
     for mark in written.marks:
         typer.echo(f"{mark[:1].upper()}{mark[1:]}.", err=True)
-    echo(f"Wrote {out}. Anyone can check it with: understudy verify {out}", quiet=quiet)
+    echo(f"Wrote {out}. Check it with: understudy verify {out}", quiet=quiet)
 
 
 def verify(

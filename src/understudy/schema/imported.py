@@ -440,7 +440,7 @@ class Draft:
 
 def unknown_type(name: str, found: object, known: Sequence[str]) -> SchemaError:
     """A column whose type is not known is an error: as text it would be lost silently."""
-    others = ", ..." * (len(known) > 15)
+    others = f" and {len(known) - 15} more" * (len(known) > 15)
     return SchemaError(
         f"Column {name!r} has the type {format_value(found)}, which is unknown.{did_you_mean(found, known)} Known types"
         f" are {', '.join(known[:15])}{others}. Correct it, or remove the column here and declare it in the schema.",

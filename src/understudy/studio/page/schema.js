@@ -12,7 +12,7 @@ const TABLE = [
   ["name", "Name of the data set", "text", "For the certificate and the budget book."],
   ["rows", "Number of rows", "count", "Empty: a noisy count, estimated privately."],
   ["unit", "Privacy unit", "column", "The column that identifies a person. None: each row is one person."],
-  ["max_rows_per_unit", "Largest number of rows used per unit", "count", "Only with a privacy unit. Empty: 1."],
+  ["max_rows_per_unit", "Rows per unit, at most", "count", "Only with a privacy unit. Empty: 1."],
   ["target", "Target", "column", "The column that matters most. None: all matter equally."],
   ["positive", "Positive class of the target", "text", "For scores. Empty: none."],
 ];
