@@ -197,7 +197,12 @@ def test_a_table_is_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     opened: list[Path] = []
-    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path) or b"age\n41\n")
+
+    def read(path: Path) -> bytes:
+        opened.append(path)
+        return b"age\n41\n"
+
+    monkeypatch.setattr(Path, "read_bytes", read)
     assert run(["mock", str(tmp_path / "people.csv"), "-o", str(tmp_path / "mock.csv")]) == 2
     assert "A mock is never made from a table" in capsys.readouterr().err
     assert not opened
