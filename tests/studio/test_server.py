@@ -107,6 +107,15 @@ def test_the_token_in_the_address_becomes_a_cookie_for_this_path_that_no_script_
     assert client.get("api/state").status_code == 200
 
 
+def test_a_cookie_of_another_server_of_this_machine_locks_nobody_out(desk: Desk) -> None:
+    own, other = f"{COOKIE}={DOOR.token}", f"{COOKIE}=other"
+    client = client_of(desk, token=None)
+    for cookies in (own, f"{own}; {other}", f"{other}; {own}", f'a="b;{own}'):
+        assert client.get("api/state", headers={"cookie": cookies}).status_code == 200
+    for cookies in (other, f"x{own}", f"{COOKIE}", f"a={own}", "\xff=;;="):
+        assert client.get("api/state", headers={"cookie": cookies.encode("latin-1")}).status_code == 403
+
+
 @pytest.mark.parametrize("host", ["localhost:8765", "evil.example:8765", "127.0.0.1:1", "127.0.0.1"])
 def test_another_name_of_the_server_is_refused(client: Client, host: str) -> None:
     assert client.get("api/state", headers={"host": host}).status_code == 403

@@ -6,7 +6,6 @@ pointed at this address (by `Host`), and processes that do not know the token. N
 
 import dataclasses
 import secrets
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -94,7 +93,7 @@ class Guard:
             return _refuse(f"Open the page as {self._door.origin}: another name of this server is refused.")
         if reads and scope["path"] == f"{self._door.path}/" and (token := _token_in(scope)) is not None:
             return self._enter() if self._door.fits(token) else _refuse(_NO_TOKEN)
-        if not self._door.fits(_cookie_in(headers)):
+        if not any(map(self._door.fits, _cookies_in(headers))):
             return _refuse(_NO_TOKEN)
         site = headers.get("sec-fetch-site")
         if site not in (("same-origin", "none", None) if reads else ("same-origin", None)):
@@ -129,9 +128,7 @@ def _token_in(scope: Scope) -> str | None:
     return next(iter(parse_qs(scope["query_string"].decode("latin-1")).get("token", [])), None)
 
 
-def _cookie_in(headers: Headers) -> str | None:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return None if found is None else found.value
+def _cookies_in(headers: Headers) -> list[str]:
+    """All cookies of this name: another server of this machine may have set one for every path."""
+    pairs = [part.strip().partition("=") for part in headers.get("cookie", "").split(";")]
+    return [value for name, _, value in pairs if name == COOKIE]
