@@ -116,4 +116,4 @@ def _show(found: "Verification") -> None:
         lines += ["", f"{title}:", *(f"- {text}" for text in texts)] if texts else []
     typer.echo("\n".join(lines).lstrip())
     if found.is_intact:
-        typer.echo(f"\n{found.path} is intact.")
+        typer.echo(f"\n{found.path} is intact, as far as was checked.")
