@@ -67,7 +67,7 @@ def test_a_run_is_settled_at_the_cost_of_its_queries(name: str, tmp_path: Path) 
         ({"seed": 1}, ConfigError, "cannot cover a seeded run"),
         ({"policy": Policy(methods=("mst",))}, ConfigError, "allows the methods mst; found"),
         ({"policy": Policy(second_person=True)}, BookError, "second person approves the plan"),
-        ({"book": None, "policy": Policy()}, ConfigError, "Name the book too"),
+        ({"book": None, "policy": Policy()}, ConfigError, "needs a budget book"),
     ],
 )
 def test_what_a_book_refuses(

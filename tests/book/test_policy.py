@@ -240,7 +240,7 @@ def test_policies_from_the_command_line(place: Path, capsys: pytest.CaptureFixtu
         (["book", "create", "a.book", "--epsilon", "1", "--delta", "1e-5", "--protect", "row"], "must be edge or node"),
         (["book", "policy", "people.book", "--set", "people.toml"], "unknown key 'table'"),
         ([*PLAN, "--rows", "7"], "uses the declared number of rows"),
-        ([*PLAN[:-2], "--hash", "a" * 64], "Name the book too"),
+        ([*PLAN[:-2], "--hash", "a" * 64], "needs a budget book"),
     ],
 )
 def test_bad_input_is_one_line(

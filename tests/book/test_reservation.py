@@ -307,7 +307,7 @@ def test_a_run_without_a_guarantee_is_refused(book: BudgetBook) -> None:
 
 
 def test_a_policy_needs_a_book_and_a_book_a_path() -> None:
-    with pytest.raises(ConfigError, match="Name the book too"):
+    with pytest.raises(ConfigError, match="needs a budget book"):
         us.fit(TABLE, "independent", GUARANTEE, schema=SCHEMA, policy=Policy())
     with pytest.raises(ConfigError, match=r"must be a us\.BudgetBook or the path"):
         us.fit(TABLE, "independent", GUARANTEE, schema=SCHEMA, book=3)  # type: ignore[arg-type]
@@ -550,7 +550,7 @@ def test_rows_that_are_held_out_do_not_raise_the_delta_that_was_reserved_and_app
         ),
         (["fit", *FIT, "--book", "absent.book", "-o", "out"], "absent.book does not exist"),
         (["fit", *FIT, "--book", "units.book", "-o", "out"], "Costs for different privacy units cannot be added"),
-        (["fit", *FIT, "--policy", "policy.toml", "-o", "out"], "Name the book too"),
+        (["fit", *FIT, "--policy", "policy.toml", "-o", "out"], "needs a budget book"),
         (["fit", *FIT, "--book", "people.book", "--policy", "absent.toml", "-o", "out"], "absent.toml cannot be read"),
         (["fit", *FIT, "--book", "people.book", "--seed", "1", "-o", "out"], "cannot cover a seeded run"),
         (["fit", *FIT[:-1], "30", "--book", "people.book", "-o", "out"], "would fit. No row was read"),
