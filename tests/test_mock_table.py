@@ -204,6 +204,9 @@ def test_a_table_is_not_opened(
 
     monkeypatch.setattr(Path, "read_bytes", read)
     assert run(["mock", str(tmp_path / "people.csv"), "-o", str(tmp_path / "mock.csv")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    (tmp_path / "people.csv").touch()
+    assert run(["mock", str(tmp_path / "people.csv"), "-o", str(tmp_path / "mock.csv")]) == 2
     assert "A mock is never made from a table" in capsys.readouterr().err
     assert not opened
 

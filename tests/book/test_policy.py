@@ -18,7 +18,7 @@ from understudy.book.entries import History, Row, canonical, digest_of
 from understudy.book.proposal import ProposedRun
 from understudy.book.reservation import reserve_run
 from understudy.cli import run
-from understudy.errors import BookError, ConfigError, UnderstudyError
+from understudy.errors import BookError, BookExceeded, ConfigError, UnderstudyError
 from understudy.privacy.events import ZCDP
 from understudy.privacy.ledger import Guarantee, Query
 from understudy.privacy.release_costs import Cost
@@ -181,6 +181,19 @@ def test_an_approval_records_the_account_and_is_no_proof(tmp_path: Path, monkeyp
     reserve(book)
     assert [each.facts["approved_from"] for each in book.reservations] == ["ann", "bob"]
     assert len(list(approval_notes(book))) == 1
+
+
+def test_a_run_never_costs_more_than_the_plan_that_was_approved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_in(monkeypatch, "ann")
+    book, run_ = new_book(tmp_path, SECOND), tiny_run()
+    book.approve(run_.plan_hash(book), "B. Weber")
+    with reserve_run(book, None, run_) as reservation:
+        assert reservation is not None
+        reservation.cover(run_.queries, run_.guarantee)
+        with pytest.raises(BookExceeded, match="more than the plan that a second person approved"):
+            reservation.cover([*run_.queries, *run_.queries], run_.guarantee)
 
 
 # -------------------------------------------------------------------------------------------------------- command line

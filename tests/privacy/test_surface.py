@@ -120,7 +120,7 @@ PARTITIONED_IN = {"synthesizers/quail.py", "synthesizers/run.py", "synthesizers/
 """Where a query may be given a partition: a wrong one would be charged less than it costs."""
 
 PUBLIC = {
-    "accounting": {"Spent", "grid_for", "spent"},
+    "accounting": {"Spent", "grid_for", "rdp_epsilon", "spent", "tail_delta"},
     "charges": {"UnitCounts", "event_of"},
     "clipping": {"Clip", "LEAST_CLIP", "MOST_CLIP", "RowLoss", "clip_from_public", "noisy_group_norms"},
     "dependence": {"Dependence"},

@@ -24,6 +24,7 @@ from understudy.studio.guard import COOKIE, Door
 from understudy.studio.jobs import State, StudioError, write_json
 from understudy.studio.plans import Wish
 from understudy.studio.server import listen, make_app
+from understudy.studio.supervise import environment
 from understudy.studio.synthetic import first_rows
 from understudy.tables import Origin, write_table
 
@@ -511,3 +512,10 @@ def test_tokens_differ() -> None:
     doors = [Door(1) for _ in range(3)]
     assert all(a.token != b.token and a.path != b.path for a, b in itertools.combinations(doors, 2))
     assert len(doors[0].token) >= 43
+
+
+def test_runs_print_no_tracebacks_whatever_the_server_was_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERSTUDY_DEBUG", "1")
+    assert "UNDERSTUDY_DEBUG" not in environment(tmp_path)

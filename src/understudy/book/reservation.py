@@ -12,7 +12,7 @@ from types import TracebackType
 
 from understudy import certificate
 from understudy.book.book import BudgetBook, account_name
-from understudy.book.entries import Outcome, Reserved, canonical
+from understudy.book.entries import Outcome, Reserved, approval_in, canonical
 from understudy.book.policy import Method, Policy, as_policy
 from understudy.book.proposal import ProposedRun, as_book, require_covered, table_run
 from understudy.book.proposal import largest_epsilon as largest_epsilon
@@ -47,9 +47,19 @@ class Reservation:
         return self._reserved.number
 
     def cover(self, queries: Sequence[Query], guarantee: Guarantee) -> None:
-        """Extends the reservation to these queries of the run if they cost more, or raises `BudgetExceeded`."""
+        """Extends the reservation to these queries of the run if they cost more, or raises `BudgetExceeded`.
+
+        A reservation that a second person approved is not extended: that person saw another plan.
+        """
         cost = self.book.terms.cost(queries, guarantee)
         if not cost.fits(self._reserved.cost):
+            if approval_in(self._reserved.facts) is not None:
+                raise BookExceeded(
+                    "This run would cost more than the plan that a second person approved. If it holds rows out: split "
+                    "the table first ('understudy split'), and have the plan for the smaller table approved.",
+                    needed=cost.fraction_of(self.book.limit),
+                    left=self._reserved.cost.fraction_of(self.book.limit),
+                )
             self._reserved = self.book.extend(self.number, cost)
 
     def note_in(self, checkpoint: Checkpoint) -> None:

@@ -33,7 +33,9 @@ def mock(
     The rows have the declared categories, bounds and rules, and reveal nothing else about the real table. The
     certificate is written beside the table, as OUT.certificate.json and OUT.certificate.md.
     """
-    if schema.suffix.lower() != ".toml":  # first: a table is not even opened
+    if not schema.exists():
+        raise ConfigError(f"{schema} does not exist. Name a schema file (.toml).")
+    if schema.suffix.lower() != ".toml":  # a table is not even opened
         raise ConfigError(f"{schema}: expected a schema file (.toml). A mock is never made from a table.")
     refuse_graphs("mock", "Sample from its release instead.", schema)
     from understudy.metadata.table_schema import describe_synthetic

@@ -25,12 +25,18 @@ def supervise(folder: Path, locks: Sequence[int]) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, PROGRESS_FILE: str(folder / "progress.json")},
+            env=environment(folder),
             pass_fds=locks,
             check=False,
         ).returncode
     if 0 <= code < 128:
         _write(folder / "outcome.json", {"code": code})
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Without the switch for tracebacks: they may contain values of rows, and the page shows the log."""
+    kept = {name: value for name, value in os.environ.items() if name != "UNDERSTUDY_DEBUG"}
+    return {**kept, PROGRESS_FILE: str(folder / "progress.json")}
 
 
 def _write(path: Path, content: object) -> None:
