@@ -732,7 +732,12 @@ def test_ctrl_c_says_how_to_go_on(
     assert run([*command, "--force"]) == 2  # --force is for the output, not for another run's noise
     assert "unfinished run" in capsys.readouterr().err
     assert run([*command, "--resume"]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"people.csv", "fake.csv", "fake.release"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "people.csv",
+        "fake.csv",
+        "fake.csv.datapackage.json",
+        "fake.release",
+    }
 
 
 def test_too_little_memory_is_said_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def read_rule(line: str) -> Rule:
     """The rule on a line.
 
     >>> read_rule('{when = "age < 16", then = "married = false"}').text
-    'if age < 16, then married = false'
+    'when age < 16 then married = false'
     """
     line = line.strip()
     if not line.startswith("{"):
