@@ -431,9 +431,21 @@ def test_two_tabs_see_the_same_run_and_cancelling_costs_the_plan(
     second = page.context.new_page()
     open_studio(second, server, "run")
     second.wait_for_selector("#start:enabled")
+    started: list[str] = []
+
+    def hide_run(route: Any) -> None:
+        """The second tab does not notice the run of the first one before it asks for a run itself."""
+        if route.request.method == "POST":
+            started.append(route.request.url)
+        if started:
+            route.continue_()
+        else:
+            route.abort()
+
+    second.route("**/api/runs", hide_run)
     start_run(page, method="dpgan", settings=LONG_RUN)
     page.wait_for_selector("#run-now:visible")
-    second.click("#start")  # it has not noticed the run of the other tab yet
+    second.click("#start")
     second.wait_for_selector("#run-now:visible")
     assert "Run 1 is in progress" in second.inner_text("#run-title")
     assert [each.name for each in (folder / "people.studio" / "runs").iterdir()] == ["0001"]

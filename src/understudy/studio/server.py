@@ -4,6 +4,7 @@ import errno
 import importlib.resources
 import json
 import os
+import signal
 import socket
 import threading
 import webbrowser
@@ -154,16 +155,22 @@ def serve(desk: Desk, opened: socket.socket, *, browser: bool, tell: Callable[[s
     tell(f"Studio of {desk.source}, for this machine only. Stop it with Ctrl-C.")
     tell(f"Everything is written to {desk.folder}{os.sep}, which only you can open.")
     config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, lifespan="off")
+    server = uvicorn.Server(config)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
     threading.Thread(target=_load_planner, daemon=True).start()
+    # From the moment that the address is known, Ctrl-C ends the server in order, also before it has started.
+    before = signal.signal(signal.SIGINT, stop)
     try:
         tell(door.url)
         if browser:  # in a thread: a browser in the terminal would keep the server from starting
             page = _opening_page(desk.folder, door).as_uri()
             threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
-        uvicorn.Server(config).run(sockets=[opened])
-    except KeyboardInterrupt:  # the usual end
-        pass
+        server.run(sockets=[opened])
     finally:
+        signal.signal(signal.SIGINT, before)
         (desk.folder / "open.html").unlink(missing_ok=True)
     if desk.jobs.running() is not None:
         tell("A run is still in progress. Start the studio again to see it.")

@@ -50,7 +50,13 @@ export async function ask(path, given = undefined, signal = undefined) {
     say("This session has ended. Open the address that 'understudy studio' printed last.");
     throw new Refused("This session has ended.");
   }
-  const content = await response.json().catch(() => ({ error: "The server sent no answer." }));
+  let content;
+  try {
+    content = await response.json();
+  } catch (error) {  // the page is left, or the server was killed, in the middle of an answer
+    if (error.name === "AbortError") throw error;
+    throw new Refused("The server sent no answer.");
+  }
   if (!response.ok) throw new Refused(content.error);
   if (alertIsMine) say(null);
   return content;
