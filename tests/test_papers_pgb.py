@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import understudy as us
+from understudy.privacy.events import Selections, SubsampledGaussian
 from understudy.privacy.ledger import Budget
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
@@ -107,12 +108,16 @@ def test_blocks_begin_with_the_first_seeds_of_every_part() -> None:
         assert [seed for each, seeds in blocks for seed in seeds if each is part] == list(range(part.seeds))
 
 
-def test_a_seed_is_finished_when_all_its_outputs_are_there(tmp_path: Path) -> None:
+def test_only_outputs_without_a_line_are_run_again(tmp_path: Path) -> None:
+    """A run that was cut between the two trainings of a seed goes on with the second one."""
     file = tmp_path / "lines.jsonl"
-    lines = [("a", 0, populations.GAME), ("a", 0, populations.ALONE), ("a", 1, populations.GAME)]
-    texts = [json.dumps({"part": part, "seed": seed, "outputs": outputs}) for part, seed, outputs in lines]
+    part = populations.parts(populations.SIZES["paper"])[0]
+    lines = [(0, populations.GAME), (0, populations.ALONE), (1, populations.GAME)]
+    texts = [json.dumps({"part": part.name, "seed": seed, "outputs": outputs}) for seed, outputs in lines]
     file.write_text("\n".join([*texts, '{"part": "b", "se']))  # the last line was cut
-    assert populations.finished(file) == {"a": {0}}
+    done = populations.finished(file)
+    assert populations.missing(done, part, [0, 1, 2]) == [1, 2]
+    assert populations.missing(done, part, [0, 1, 2], populations.GAME) == [2]
     assert not populations.finished(tmp_path / "absent.jsonl")
 
 
@@ -126,6 +131,30 @@ def test_the_published_lengths_are_those_of_the_paper() -> None:
     assert steps["census1940, epsilon 1"] == (7945, 12_655)
     assert steps["census2010, epsilon 0.795"] == (7445, 22_335)
     assert steps["gaussians, the code's networks, critics"] == (12_250, 19_000)
+
+
+def test_published_noise_costs_what_the_papers_accountant_states() -> None:
+    """Parts with published noise have the noise of the authors' code and its length. The moments accountant states the
+    epsilon of the paper for it (1.6 and 2.0 on Titanic, 0.8 and 1.0 on the others), and the ledger a smaller one."""
+    known = {part.name: part for part in populations.parts(populations.SIZES["paper"])}
+    epsilons = {populations.TITANIC: (1.6, 2.0), populations.CENSUS1940: (0.8, 1.0), populations.POINTS: (0.8, 1.0)}
+    for name, published in epsilons.items():
+        part = known[populations.published_name(name)]
+        assert part.noise is not None
+        domain = Domain(names=("x",), sizes=(3,), num_rows=1000)
+        budget = Budget(part.guarantee.epsilon, part.guarantee.delta)
+        alone = dataclasses.replace(part.boosted, inner=part.gan, checkpoints=1, checkpoint_every=part.gan.num_steps)
+        for boosted, outputs, epsilon in zip(
+            (part.boosted, alone), (populations.GAME, populations.ALONE), published, strict=True
+        ):
+            plan = core.OneTraining(boosted, outputs, 10, part.noise).plan(domain, budget)
+            events = [query.event for query in plan.queries]
+            steps = [event for event in events if isinstance(event, SubsampledGaussian)]
+            assert [event.noise_multiplier for event in steps] == [part.noise.critic]
+            assert budget.moments_epsilon(steps) == pytest.approx(epsilon, abs=0.01)
+            assert budget.after(plan.queries)._spent() < 0.75 * epsilon
+            selections = [event for event in events if isinstance(event, Selections)]
+            assert [event.epsilon for event in selections] == [part.noise.selection / 2] * ("PGB" in outputs)
 
 
 def test_exact_rejection_keeps_what_boosting_won_and_the_published_acceptance_loses_it() -> None:

@@ -26,6 +26,7 @@ from jaxtyping import PRNGKeyArray
 import understudy as us
 from benchmarks.papers.command import require_tables
 from understudy.models.pool import Pool
+from understudy.privacy.events import Event, Selections, SubsampledGaussian
 from understudy.privacy.ledger import Budget, Plan
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
@@ -101,12 +102,35 @@ def trained(
 
 
 @dataclasses.dataclass(frozen=True)
+class PublishedNoise:
+    """The noise of a paper instead of the least that the budget needs: the certificate states what that costs."""
+
+    critic: float
+    """The noise multiplier of a critic step."""
+    selection: float
+    """Epsilon of one selection by the paper's accounting, under replacement of a row. Under add-or-remove the same
+    selection costs half of it."""
+
+    def apply(self, plan: Plan) -> Plan:
+        """The same queries with this noise; the notes of the plan are about other noise, and are left out."""
+        return Plan(tuple(dataclasses.replace(query, event=self._event(query.event)) for query in plan.queries))
+
+    def _event(self, event: Event) -> Event:
+        if isinstance(event, SubsampledGaussian):
+            return dataclasses.replace(event, noise_multiplier=self.critic)
+        assert isinstance(event, Selections)
+        return dataclasses.replace(event, epsilon=self.selection / 2)
+
+
+@dataclasses.dataclass(frozen=True)
 class OneTraining:
     """A method for `us.fit` that trains once and makes several models of it."""
 
     boosted: Boosted
     outputs: tuple[str, ...]
     proposals: int
+    noise: PublishedNoise | None = None
+    """None: the least noise for the budget."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -117,7 +141,8 @@ class OneTraining:
         return any("PGB" in name or name in VARIANTS for name in self.outputs)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        return self.boosted.plan(domain, budget) if self.picks else self.boosted.inner.plan(domain, budget)
+        plan = self.boosted.plan(domain, budget) if self.picks else self.boosted.inner.plan(domain, budget)
+        return plan if self.noise is None else self.noise.apply(plan)
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Formal guarantee: the cost of the plan's queries. All that follows from one trajectory and one sequence of
