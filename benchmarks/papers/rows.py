@@ -51,6 +51,13 @@ def read(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+def read_tables(name: str) -> list[list[str]]:
+    """The rows of all tables of a result page, in their order; none where it is not there."""
+    file = RESULTS / f"{name}.md"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+
+
 def mean(values: Sequence[float], digits: int = 3, scale: float = 1.0) -> str:
     """The mean of all values that are there, or nothing.
 

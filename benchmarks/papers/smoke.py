@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 PAPERS = ROOT / "benchmarks" / "papers"
-NEED_DATA = {"autogan/adult.py", "autogan/binary.py", "quail/tables.py"} | {
+NEED_DATA = {"autogan/adult.py", "autogan/binary.py", "quail/as_published.py", "quail/tables.py"} | {
     f"pgb/{name}.py" for name in ("census1940", "census2010", "mnist", "populations", "titanic")
 }
 

@@ -56,7 +56,7 @@ from benchmarks.papers.pgb.mnist_networks import (  # noqa: E402
     real_images,
     trained_classifier,
 )
-from benchmarks.papers.pgb.mnist_page import OUTPUTS, finished, page, write  # noqa: E402
+from benchmarks.papers.pgb.mnist_page import OUTPUTS, finished, page, provenance, write  # noqa: E402
 from understudy.models.pool import draw_indices  # noqa: E402
 from understudy.privacy.dpsgd import ChargedSteps  # noqa: E402
 from understudy.synthesizers.boosted.game import (  # noqa: E402
@@ -372,7 +372,7 @@ def main() -> None:
         print(f"{kind}: {len(several)} trainings after {time.monotonic() - began:.0f} s", flush=True)
         for seed, training in zip(seeds, several, strict=True):
             result, grids = one(chosen, kind, codes, predict, seed, training)
-            results.append(result | terms | {"tried": tried})
+            results.append(result | terms | {"tried": tried} | provenance())
             if not known:
                 panels.setdefault(kind, grids)
             if found.out is not None:

@@ -31,13 +31,12 @@ REAL, ACCURACY = 9.93, 0.9965
 
 
 def page(profile: Profile, results: Sequence[Mapping[str, Any]], classifier: Mapping[str, float]) -> str:
-    command = shlex.join(["python", "benchmarks/papers/pgb/mnist.py", *sys.argv[1:]])
-    device = jax.devices()[0]
-    machine = f"{platform.machine()}, {os.cpu_count()} CPU cores" if device.platform == "cpu" else device.device_kind
+    command = shlex.join(["python", "benchmarks/papers/pgb/mnist.py", *_without_kinds(sys.argv[1:])])
+    days = " and ".join(sorted({result["day"] for result in results}))
     parts = [
         f"""# Private post-GAN boosting: MNIST (P3, P4)
 
-`{command}`, {datetime.date.today()}, {machine}, Python {platform.python_version()}, JAX {jax.__version__}.
+`{command}`, {days}, {" and ".join(sorted({result["machine"] for result in results}))}.
 Seeded runs on public data. Inception scores of at most {profile.scored:,} images each, by a classifier that gets
 {100 * classifier["accuracy"]:.2f}% of the test images right (published: {100 * ACCURACY:.2f}%); real test images score
 {classifier["real"]:.2f} (published: {REAL}). {profile.epochs:g} epochs, Poisson batches of {profile.batch} on average,
@@ -60,6 +59,27 @@ Confidence: the mean of the largest probability that the classifier gives to an 
         file = f"{NAME}_{kind.replace(' ', '_')}.png"
         parts.append(f"![{', '.join(OUTPUTS)}, and the 100 images with the largest weights]({file})\n")
     return "\n".join(parts)
+
+
+def provenance() -> dict[str, str]:
+    """The day and the machine of a run."""
+    device = jax.devices()[0]
+    machine = f"{platform.machine()}, {os.cpu_count()} CPU cores" if device.platform == "cpu" else device.device_kind
+    versions = f"Python {platform.python_version()}, JAX {jax.__version__}"
+    return {"day": str(datetime.date.today()), "machine": f"{machine}, {versions}"}
+
+
+def _without_kinds(words: Sequence[str]) -> list[str]:
+    """A page has all kinds, which may have been run one after the other.
+
+    >>> _without_kinds(["--kinds", "private", "not_private", "--tune", "9"])
+    ['--tune', '9']
+    """
+    found, skips = [], False
+    for word in words:
+        skips = word == "--kinds" or (skips and not word.startswith("--"))
+        found += [] if skips else [word]
+    return found
 
 
 def _facts(profile: Profile, here: Sequence[Mapping[str, Any]]) -> str:

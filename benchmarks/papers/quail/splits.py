@@ -94,7 +94,9 @@ def differences(lines: Sequence[Line], table: str, inner: str, score: str = "f1"
 
 
 def tables_of(lines: Sequence[Line]) -> list[str]:
-    return sorted({line["table"] for line in lines}, key=lambda name: int(name.removeprefix("classes_")))
+    """Those with results of QUAIL, by size."""
+    found = {line["table"] for line in lines if line["method"] != core.ALONE}
+    return sorted(found, key=lambda name: int(name.removeprefix("classes_")))
 
 
 def inner_of(lines: Sequence[Line]) -> list[str]:

@@ -38,8 +38,7 @@ def verdicts() -> list[tuple[str, str]]:
 def pictures() -> dict[str, str]:
     """Those whose results are committed."""
     found = {}
-    for table in sorted({line["table"] for line in _lines("quail_splits")}):
-        size = int(table.removeprefix("classes_"))
+    for size in _split_sizes():
         found[f"quail_splits_{size // 1000}k.svg"] = f"Q10: F1 of the learner alone minus F1 of QUAIL, {size:,} rows"
     for name, title in (("scales", "Q12: F1 by rows"), ("regression", "Q9: RMSE by epsilon")):
         if _lines(f"quail_{name}"):
@@ -257,16 +256,19 @@ def _at(line: dict[str, Any], table: str, method: str, epsilon: float) -> bool:
     return bool(line["table"] == table and line["method"] == method and line["epsilon"] == epsilon)
 
 
+def _split_sizes() -> list[int]:
+    """Numbers of rows for which QUAIL was run."""
+    return sorted({int(x["table"].removeprefix("classes_")) for x in _lines("quail_splits") if x["method"] != ALONE})
+
+
 def _split_rows() -> list[Row]:
     lines = _lines("quail_splits")
-    tables = sorted({line["table"] for line in lines}, key=lambda name: int(name.removeprefix("classes_")))
     found = []
     for inner in INNER:
         parts = []
-        for table in tables:
-            values = [_difference(lines, table, inner, 3.0, fraction) for fraction in (0.1, 0.5, 0.9)]
+        for size in _split_sizes():
+            values = [_difference(lines, f"classes_{size}", inner, 3.0, fraction) for fraction in (0.1, 0.5, 0.9)]
             if any(value is not None for value in values):
-                size = int(table.removeprefix("classes_"))
                 parts.append(f"{size:,} rows {joined([f'{v:+.3f}' if v is not None else '' for v in values])}")
         own = [line for line in lines if line["method"].startswith(f"quail({inner})")]
         found.append(
@@ -284,8 +286,7 @@ def _split_rows() -> list[Row]:
 
 def _splits() -> tuple[str, str] | None:
     lines = _lines("quail_splits")
-    tables = {line["table"] for line in lines}
-    grid = [(t, inner, e) for t in tables for inner in INNER for e in (1.0, 3.0, 10.0)]
+    grid = [(f"classes_{n}", inner, e) for n in _split_sizes() for inner in INNER for e in (1.0, 3.0, 10.0)]
     pairs = [(_difference(lines, *at, 0.1), _difference(lines, *at, 0.9)) for at in grid]
     known = [(low, high) for low, high in pairs if low is not None and high is not None]
     if not known:
