@@ -142,7 +142,7 @@ def test_published_noise_costs_what_the_papers_accountant_states() -> None:
         part = known[populations.published_name(name)]
         assert part.noise is not None
         domain = Domain(names=("x",), sizes=(3,), num_rows=1000)
-        budget = Budget(part.guarantee.epsilon, part.guarantee.delta)
+        budget = Budget(part.guarantee.epsilon, part.guarantee.delta or 0.0)
         alone = dataclasses.replace(part.boosted, inner=part.gan, checkpoints=1, checkpoint_every=part.gan.num_steps)
         for boosted, outputs, epsilon in zip(
             (part.boosted, alone), (populations.GAME, populations.ALONE), published, strict=True

@@ -30,7 +30,7 @@ def _accountant() -> Row:
         published="1.26",
         as_published=f"{accounting.moments_epsilon([event], delta):.4f}",
         sound=f"{accounting.spent([event], delta=delta).epsilon:.4f}",
-        command="pages.py",
+        command="benchmarks/papers/pages.py",
     )
 
 
