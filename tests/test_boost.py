@@ -2,11 +2,14 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import understudy as us
@@ -126,6 +129,61 @@ def test_bad_input_is_refused_before_anything_is_charged(changes: dict[str, Any]
     with pytest.raises(us.ConfigError, match=words) as found:
         boosted(**changes)
     assert "4000" not in str(found.value).replace(",", "")
+
+
+def nullable(kind: str) -> Callable[[bool], Any]:
+    """A frame of two columns of this kind, with or without a null."""
+
+    def make(has_null: bool) -> Any:
+        values: list[Any] = [1, None if has_null else 0] * 50
+        flags = [None if value is None else bool(value) for value in values]
+        if kind == "arrow":
+            return pa.table({"a": pa.array(values, pa.int64()), "b": pa.array(flags, pa.bool_())})
+        if kind == "polars":
+            return pl.DataFrame({"a": values, "b": flags}, schema={"a": pl.Int64, "b": pl.Boolean})
+        values = flags if "bool" in kind else values
+        return pd.DataFrame({name: pd.array(values, dtype=kind) for name in "ab"})
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "kind", ["Int64", "Float64", "boolean", "int64[pyarrow]", "double[pyarrow]", "bool[pyarrow]", "arrow", "polars"]
+)
+def test_a_null_does_not_decide_whether_a_run_is_refused(kind: str) -> None:
+    """It counts as NaN: one half."""
+    for has_null in (True, False):
+        assert boosted(real=nullable(kind)(has_null)).statement.epsilon <= 2
+
+
+@pytest.mark.parametrize("large", [2**53 + 1, 2**63 - 1])
+def test_a_large_integer_does_not_decide_whether_a_run_is_refused(large: int) -> None:
+    for frame in (pa.table, pl.DataFrame, pd.DataFrame):
+        assert boosted(real=frame({"a": [1, large], "b": [0, 1]})).statement.epsilon <= 2  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "real",
+    [
+        np.zeros((4, 2), dtype=object),
+        np.zeros((4, 2), dtype=complex),
+        [[1.0, 0.0]],
+        [],
+        pd.DataFrame({"a": [1, 2], "b": pd.Series([1, 2], dtype=object)}),
+        pl.DataFrame({"a": [1, 2], "b": ["1", "2"]}),
+        pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]),
+    ],
+)
+def test_types_that_may_hold_anything_are_refused_whatever_they_hold(real: Any) -> None:
+    with pytest.raises(us.ConfigError, match="must be numbers by their type"):
+        boosted(real=real)
+
+
+def test_real_rows_are_no_samples() -> None:
+    """They would be released."""
+    for samples in ([SAMPLES[0], REAL], [REAL[10:500]]):
+        with pytest.raises(us.ConfigError, match="the real rows themselves"):
+            boosted(samples=samples)
 
 
 @pytest.mark.parametrize("value", ["Alice", 10**400, [1, 2]])

@@ -185,6 +185,29 @@ def test_every_part_has_a_row_on_the_page() -> None:
         assert part.name in named or part.name == "gaussians, not private"
 
 
+def test_seeds_are_won_by_the_higher_or_the_lower_score() -> None:
+    """Only seeds that have both outputs count."""
+    scores = {0: {"GAN": 0.25, "PGB": 0.5}, 1: {"GAN": 0.5, "PGB": 0.5}, 2: {"GAN": 0.75, "PGB": 0.5}, 3: {"PGB": 1.0}}
+    assert summary._won_seeds(scores, True, "PGB", "GAN") == (1, 3)
+    assert summary._won_seeds(scores, False, "PGB", "GAN") == (1, 3)
+    assert summary._won_seeds(scores, True, "PGB+DRS", "PGB") == (0, 0)
+
+
+def test_the_page_states_the_epsilons_of_published_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = populations.published_name(populations.TITANIC)
+    figures = {name: {"logit": {"ROC": 0.5}} for name in summary.OUTPUTS}
+    lines: list[dict[str, Any]] = [
+        {"part": part, "seed": 0, "outputs": ["PGB", "PGB+DRS"], "epsilon": 1.088},
+        {"part": part, "seed": 0, "outputs": ["GAN", "DRS"], "epsilon": 1.397},
+    ]
+    found = [line | {"figures": {name: figures[name] for name in line["outputs"]}} for line in lines]
+    (tmp_path / "pgb_populations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
+    monkeypatch.setattr(rows, "RESULTS", tmp_path)
+    row = next(row for row in summary.long_rows() if row.id == "P8")
+    assert row.as_published == "0.500 / 0.500 / 0.500 / 0.500 (epsilon 1.40 / 1.09)"
+    assert not row.sound
+
+
 @needs_tables
 def test_real_titanic_rows_score_as_published() -> None:
     """Table 2 of the paper: logit and forest within 0.02."""

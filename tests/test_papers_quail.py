@@ -1,17 +1,22 @@
 """The QUAIL paper's experiments, in small: each runs, and says what it claims to say."""
 
+import json
 import os
 import struct
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import understudy as us
+from understudy.synthesizers import express, read_method
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.papers import experiment
-from benchmarks.papers.quail import core, grid, regression, scales, splits, tables, views
+from benchmarks.papers import experiment, rows
+from benchmarks.papers.quail import as_published, core, grid, regression, scales, splits, summary, tables, views
 from understudy.benchmark.simulators import made_classes, made_regression
 
 needs_tables = pytest.mark.skipif(not os.environ.get("UNDERSTUDY_DATA"), reason="no folder of public tables")
@@ -85,6 +90,42 @@ def test_the_paper_repeats_ten_times_with_its_five_synthesizers() -> None:
             at = (f"classes_{size}", splits.label(inner, 0.9), 3.0)
             assert sum((cell.table, cell.method, cell.epsilon) == at for cell in cells) == 10
     assert sum(cell.method == "quail(patectgan)" for cell in scales.CELLS["paper"]) == 3 * 10
+
+
+def test_the_ten_methods_as_published_have_the_noise_of_the_paper() -> None:
+    """By themselves and inside QUAIL, as expressions that give the same methods again."""
+    for methods in as_published.METHODS.values():
+        assert list(methods) == list(summary.TEN)
+        for name, method in methods.items():
+            assert read_method(express(method)) == method
+            inner: Any = method.inner if isinstance(method, us.Quail) else method
+            noise = {"dpgan": 3.5, "dpctgan": 5.0}.get(name.removeprefix("quail(").removesuffix(")"))
+            assert getattr(inner, "noise_multiplier", None) == noise
+            assert getattr(inner, "vote_noise", getattr(inner, "noise", "laplace")) == "laplace"
+
+
+@needs_tables
+def test_sizes_of_the_methods_as_published_are_those_of_the_tables() -> None:
+    for name, (num_rows, num_features) in as_published.SIZES.items():
+        schema = as_published.load(name, 0).schema
+        assert (schema.rows, sum(len(column.categories or ()) for column in schema.columns)) == (num_rows, num_features)
+
+
+def test_a_size_without_results_of_quail_has_no_row_and_no_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The learner alone is run first, so a run that was cut short may have nothing else of a size."""
+    method = splits.label("mwem", 0.5)
+    lines = [
+        {"table": f"classes_{size}", "method": name, "epsilon": 3.0, "seed": 0, "scores": {"f1": f1, "auc": 0.5}}
+        for size, name, f1 in ((10_000, core.ALONE, 0.75), (10_000, method, 0.5), (40_000, core.ALONE, 0.75))
+    ]
+    (tmp_path / "quail_splits.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setattr(rows, "RESULTS", tmp_path)
+    assert splits.tables_of(lines) == ["classes_10000"]
+    assert list(summary.pictures()) == ["quail_splits_10k.svg"]
+    row = next(row for row in summary._split_rows() if "mwem inside" in row.what)
+    assert (row.sound, row.seeds) == ("10,000 rows – / +0.250 / –", "1")
 
 
 @pytest.mark.slow

@@ -28,11 +28,11 @@ class Row:
     """Under a guarantee that holds."""
     seeds: str = ""
     command: str = ""
-    """The script and its options, without `--profile paper --write`."""
+    """The script and its options, without `--profile paper --write`; several with `; ` between them."""
 
     @property
     def cells(self) -> tuple[str, ...]:
-        command = f"`{self.command}`" if self.command else ""
+        command = ", ".join(f"`{each}`" for each in self.command.split("; ")) if self.command else ""
         found = self.as_published or "–", self.sound or ("–" if self.as_published else NOT_RUN)
         return self.id, self.what, self.published or "plot only", *found, self.seeds or "–", command or "–"
 

@@ -312,6 +312,8 @@ def fit_table(data: TableToFit, options: FitOptions, reservation: Reservation | 
     guarantee, binning = options.guarantee.with_delta_for(data.schema.rows), options.binning
     synthesizer = synthesizer_of(options.method)
     require_rows(synthesizer, is_remote=data.table.is_remote)
+    if options.checkpoint is not None:
+        _require_resumable(synthesizer)
     run = plan_run(data.schema, synthesizer, guarantee, binning)
     if reservation is not None:
         reservation.cover(run.queries, guarantee)  # rows that were held out change the declared number of rows
@@ -402,6 +404,17 @@ def _fit_model(
     ledger.reserve(plan.queries)  # before any of them is charged: the whole plan, or none of it
     public_rows = None if public is None else public.encode(codec.encode, codec.positions)
     return synthesizer.fit(Run(rows, plan, ledger, key=key, public=public_rows, progress=progress))
+
+
+def _require_resumable(synthesizer: Synthesizer) -> None:
+    """Refuses what a checkpoint cannot identify: another task with the same noise would give an exact difference."""
+    from understudy.synthesizers.tasks import find_user_task
+
+    if (task := find_user_task(synthesizer)) is not None:
+        raise ConfigError(
+            f"A run with a task of your own ({task}) cannot be resumed, because nothing shows whether the task is "
+            "still the same. Run it without a checkpoint."
+        )
 
 
 def _open_checkpoint(

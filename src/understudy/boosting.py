@@ -6,7 +6,6 @@ selections alone, which are charged; whether generators and discriminators are p
 certificate says so.
 """
 
-import contextlib
 import dataclasses
 import datetime
 import math
@@ -17,6 +16,7 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Float
@@ -53,10 +53,10 @@ class BoostedSamples:
     `us.boost` makes one.
 
     >>> import understudy as us
-    >>> coins = np.asarray([[0.0], [1.0]] * 50)
-    >>> boosted = us.boost(coins, [coins], discriminators=[lambda row: row[0]], num_rows=100, epsilon=1, rounds=10)
+    >>> real, generated = np.asarray([[0.0], [1.0]] * 50), np.asarray([[0.0], [0.0], [1.0]] * 20)
+    >>> boosted = us.boost(real, [generated], discriminators=[lambda row: row[0]], num_rows=100, epsilon=1, rounds=10)
     >>> boosted.weights.shape, boosted.sample(3).shape
-    ((100,), (3, 1))
+    ((60,), (3, 1))
     """
 
     weights: Float[np.ndarray, " samples"]
@@ -170,6 +170,7 @@ def boost(
     check_seed(seed)
     low, high = _check_range(score_range)
     generated = _Generated.read(samples, discriminators, scores)
+    _check_generated(samples, real)
     plan = plan_boost(
         wanted,
         num_rows=num_rows,
@@ -284,14 +285,47 @@ def _concatenate(samples: "Sequence[Rows]") -> "tuple[np.ndarray | pa.Table, Ori
 
 
 def _numbers(values: Rows, what: str) -> Float[np.ndarray, "rows columns"]:
-    array = None
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        array = np.asarray(values, dtype=np.float64)
-    if array is None:  # raised here, since the error above quotes a value
-        raise ConfigError(f"{what} must be numbers. Encode categories first, or give scores.")
-    if array.ndim != 2:
+    """As floats, NaN for null. Types and the number of columns decide what is refused, never a value: it may be of a
+    private row."""
+    if getattr(values, "ndim", 2) != 2:
         raise ConfigError(f"{what} must be an array of 2 dimensions: one line per row and one column per value.")
+    array = _as_floats(values)
+    if array is None:
+        raise ConfigError(
+            f"{what} must be numbers by their type: an array, or a frame, of numbers or booleans. Encode categories "
+            "first, or give scores."
+        )
     return array
+
+
+def _as_floats(values: Rows) -> Float[np.ndarray, "rows columns"] | None:
+    with np.errstate(over="ignore"):  # a warning would say that some value is large
+        if hasattr(values, "dtype"):
+            array = np.asarray(values)
+            return array.astype(np.float64) if array.dtype.kind in "biuf" else None
+        try:
+            frame = nw.from_native(values, eager_only=True)
+        except (TypeError, ValueError):  # no frame, or one with two columns of the same name
+            return None
+        columns = [frame[name] for name in frame.columns]
+        if not columns or not all(column.dtype.is_numeric() or column.dtype == nw.Boolean for column in columns):
+            return None
+        return np.stack([_float_column(column) for column in columns], axis=1)
+
+
+def _float_column(column: "nw.Series[Any]") -> Float[np.ndarray, " rows"]:
+    """A cast by Arrow would fail on large integers."""
+    if column.implementation.is_pandas_like():
+        return column.to_native().to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.asarray(column.to_numpy()).astype(np.float64)
+
+
+def _check_generated(samples: "Sequence[Rows]", real: Rows) -> None:
+    """Refuses the private rows in the place of generated ones: they would be released."""
+    for each in samples:
+        arrays = isinstance(each, np.ndarray) and isinstance(real, np.ndarray)
+        if each is real or (arrays and np.may_share_memory(each, real)):  # type: ignore[arg-type]
+            raise ConfigError("samples has the real rows themselves. Give rows that generators made.")
 
 
 def _at_least_two(rows: np.ndarray) -> np.ndarray:

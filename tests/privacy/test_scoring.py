@@ -67,12 +67,29 @@ def test_the_value_of_a_row_depends_on_that_row_alone(hostile: Callable[[], Call
         (lambda row: jax.lax.cond(row[0] > 0, lambda: _printed(row), lambda: row[0]), "no effects"),
         (lambda row: jax.lax.rng_uniform(0.0, row[0], ()), "no effects"),
         (lambda row: jax.ffi.ffi_call("counter", PAIR.update(shape=()))(row), "no effects"),
+        (lambda row: jax.lax.while_loop(lambda x: x < row[0], lambda x: x + 1, 0.0), "may never end"),
+        (lambda row: jax.lax.fori_loop(0, row[0].astype(int), lambda _, x: x + 1, 0.0), "may never end"),
+        (lambda row: jax.jit(lambda x: jax.lax.while_loop(lambda y: y < x, lambda y: y, x))(row[0]), "may never end"),
         (3, "a function of one row, found int"),
     ],
 )
 def test_what_is_not_one_number_of_one_row_is_refused(function: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         trace_scores([function], PAIR)
+
+
+def test_loops_of_a_fixed_length_are_allowed() -> None:
+    doubled = trace_scores([lambda row: jax.lax.fori_loop(0, 3, lambda _, x: 2 * x, row[0])], PAIR)
+    np.testing.assert_array_equal(doubled(ROWS)[:, 0], 8 * ROWS[:, 0])
+
+
+def test_what_a_function_holds_is_copied() -> None:
+    """Otherwise a change between two chunks of rows would give them different functions."""
+    held = np.ones(2, dtype=np.float32)
+    scored = trace_scores([lambda row: jnp.sum(row * held)], PAIR)
+    held[:] = 9.0
+    for count in (1, 2, 50):  # each is compiled by itself
+        np.testing.assert_allclose(scored(ROWS[:count])[:, 0], ROWS[:count].sum(axis=1), rtol=1e-6)
 
 
 def _printed(row: Any) -> Any:

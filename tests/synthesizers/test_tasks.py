@@ -2,13 +2,16 @@
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import understudy as us
 from tests.synthesizers.test_boosted import distance, fitted
 from tests.synthesizers.walk import DOMAIN, REAL, Law, Walk, book, real_rows
 from understudy.errors import ConfigError
@@ -23,6 +26,7 @@ from understudy.synthesizers.tasks import (
     Forest,
     Task,
     add_task,
+    find_user_task,
     score_by_divergence,
     score_by_task,
 )
@@ -99,6 +103,18 @@ def _remembering() -> Any:
     return score
 
 
+def test_a_run_with_a_task_of_a_user_cannot_be_resumed(task: str, tmp_path: Path) -> None:
+    """Resumed from two copies with two functions, the same noise would give their exact difference. It is refused
+    before a checkpoint is there, also where the task is inside of another method."""
+    add_task(task, lambda table: lambda row: row["a"])
+    table = pa.table({"a": [0, 1] * 50, "b": ["x", "y"] * 50})
+    for method in (f"selected(dpgan, task={task})", f"quail(selected(dpgan, task={task}))"):
+        with pytest.raises(ConfigError, match=r"a task of your own \(mine\) cannot be resumed"):
+            us.fit(table, method, epsilon=1, target="b", checkpoint=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+    assert find_user_task(us.Quail(us.Selected(us.DPGAN(), task="marginals"))) is None
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_one_row_more_moves_all_sums_one_way_by_at_most_one(name: str) -> None:
     """Whatever the task does; and the order of rows changes nothing."""
@@ -122,6 +138,7 @@ def test_one_row_more_moves_all_sums_one_way_by_at_most_one(name: str) -> None:
         (lambda table: lambda row: float(row["a"]), "JAX can trace"),
         (lambda table: lambda row: jax.pure_callback(np.sum, jax.ShapeDtypeStruct((), jnp.int32), row["a"]), "effects"),
         (lambda table: 3, "a function of one row, found int"),
+        (lambda table: np.zeros(1)[table["a"]], "failed on generated rows: IndexError"),
     ],
 )
 def test_a_task_without_one_number_for_a_row_is_refused_before_training(hostile: Task, words: str, task: str) -> None:

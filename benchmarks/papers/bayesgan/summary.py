@@ -95,8 +95,8 @@ def _extensions() -> list[Row]:
         ),
         Row(
             id="B4",
-            what="structural zeros, named as missing by the authors: proportion of rows in exactly one of three groups "
-            f"without and with a rule, not private; with it by epsilon {by_epsilon}",
+            what="structural zeros, named as missing by the authors: proportion of rows in exactly one of three "
+            f"groups, not private, without a rule / with it{f'; with it by epsilon {by_epsilon}' if ruled else ''}",
             published="–",
             sound="; ".join(filter(None, (joined([mean(each, 2) for each in kept]), ruled))),
             seeds=_curve_seeds("bayesgan", "montgomery_rules"),
@@ -119,7 +119,7 @@ def _disclosure() -> Row:
     found = _advantages()
     return Row(
         id="B3",
-        what="Section 5.3, left open by the authors: membership advantage of the best attack on Adult, "
+        what="Section 5.3, left open by the authors: membership advantage of the best attack on `bayesgan` on Adult, "
         f"by epsilon {' / '.join(found)} ([all figures](../../benchmarks/results/disclosure_adult.md))",
         published="–",
         sound=joined([advantage for _, advantage in found.values()]),
@@ -166,7 +166,7 @@ def verdicts() -> list[tuple[str, str]]:
             f"the line; with CART {figures['CART', 'upper']:.0%}, with independent columns {alone[2]:.0%}, at epsilon "
             f"10 {figures['epsilon 10', 'upper']:.0%}.{_uniform_branch()}",
         ),
-        ("Disclosure risk falls with epsilon (section 5.3, left open).", _disclosure_verdict()),
+        ("Disclosure risk falls as epsilon falls (section 5.3, left open).", _disclosure_verdict()),
     ]
 
 
@@ -176,6 +176,7 @@ def _disclosure_verdict() -> str:
         return "Not run for BayesGAN."
     rises = all(after >= before for before, after in itertools.pairwise(values))
     return (
-        f"{'Yes' if rises else 'Not always'}: the advantage of the best membership attack is {values[0]:g} % at the "
-        f"smallest epsilon and {values[-1]:g} % without privacy (B3); a copy of the rows has 100 %."
+        f"In the means of two runs the advantage of the best membership attack {'rises' if rises else 'goes'} from "
+        f"{values[0]:g} % at the smallest epsilon to {values[-1]:g} % without privacy; no run has a finding (B3). A "
+        "copy of the training rows has 100 %."
     )

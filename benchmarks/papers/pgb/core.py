@@ -103,7 +103,7 @@ def trained(
 
 @dataclasses.dataclass(frozen=True)
 class PublishedNoise:
-    """The noise of a paper instead of the least that the budget needs: the certificate states what that costs."""
+    """A paper's noise instead of the least noise that the budget allows; the certificate states its privacy cost."""
 
     critic: float
     """The noise multiplier of a critic step."""

@@ -2,8 +2,8 @@
 
     UNDERSTUDY_DATA=folder python benchmarks/papers/pgb/populations.py --profile paper --folder results --jobs 4
 
-A part is one table, one kind of networks and one guarantee. With privacy GAN and DRS train for longer than what PGB
-takes its checkpoints of, as in the paper. Noise is calibrated to the guarantee; in parts with "published noise" it is
+A part is one table, one kind of networks and one guarantee. With privacy GAN and DRS train for more steps than
+PGB, as in the paper. Noise is calibrated to the guarantee; in parts with "published noise" it is
 the paper's, and the certificate states the smaller epsilon that this noise has by our accounting. Beside the paper's
 four outputs every part has those that separate the steps of PGB+DRS (`core.VARIANTS`): the pool without boosting, its
 distinct rows, exact odds instead of sampled rejection. A line is written for each seed as soon as it is scored, and
@@ -11,6 +11,7 @@ what has a line is not run again. Seeded runs on public data.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -42,6 +43,7 @@ from benchmarks.papers.published import (  # noqa: E402
     PGB_TITANIC,
 )
 from benchmarks.papers.workers import Failure, Workers, use_one_core  # noqa: E402
+from understudy.errors import ConfigError  # noqa: E402
 from understudy.evaluation.cells import _cell_errors  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
 from understudy.synthesizers.boosted import Boosted  # noqa: E402
@@ -59,7 +61,7 @@ class Part:
     table: str
     boosted: Boosted
     gan: DPGAN
-    """What GAN and DRS are of; without privacy they share the training of `boosted`."""
+    """The GAN behind the outputs GAN and DRS; without privacy they share the training of `boosted`."""
     guarantee: us.Guarantee
     seeds: int
     noise: core.PublishedNoise | None = None
@@ -82,16 +84,17 @@ class Size:
     max_rows: int | None = None
 
 
+TABLES = ("titanic", "gaussians", "census1940", "census2010")
 SIZES = {
     "smoke": Size(
-        seeds=dict.fromkeys(("titanic", "gaussians", "census1940", "census2010"), 1),
+        seeds=dict.fromkeys(TABLES, 1),
         shorter=200,
         checkpoints=2,
         samples=50,
         rounds=10,
         max_rows=1500,
     ),
-    "paper": Size(seeds={"titanic": 20, "gaussians": 10, "census1940": 5, "census2010": 5}),
+    "paper": Size(seeds=dict.fromkeys(TABLES, 5)),
 }
 
 
@@ -448,7 +451,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, help="seeds of each part, instead of the profile's")
     parser.add_argument("--only", type=int, nargs="+", metavar="SEED", help="these seeds alone, in this process")
     parser.add_argument("--block", type=int, default=5, help="seeds that are trained as one program")
-    parser.add_argument("--folder", type=Path, help=f"where {NAME}.jsonl is; left out: benchmarks/results")
+    parser.add_argument(
+        "--folder", type=Path, help=f"where {NAME}.jsonl is; left out: benchmarks/results (smoke: nothing is kept)"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="blocks of seeds at once, each in a process of its own")
     parser.add_argument("--workers", type=int, default=2, help="scores at once, of each block")
     parser.add_argument("--limit-seconds", type=float, default=math.inf)
@@ -457,6 +462,8 @@ def main() -> None:
     if found.list:
         print("\n".join(f"{part.name}: {part.seeds} seeds, {express(part.boosted)}" for part in known))
         return
+    if unknown := {*(found.parts or ())} - {part.name for part in known}:
+        raise ConfigError(f"There is no part {', '.join(sorted(unknown))}. --list names them.")
     chosen = [part for part in known if not found.parts or part.name in found.parts]
     if found.profile == "smoke" and not found.parts:
         chosen = list({part.table: part for part in reversed(known)}.values())  # one of each table
@@ -464,7 +471,14 @@ def main() -> None:
         chosen = [dataclasses.replace(part, seeds=found.seeds) for part in chosen]
     sources = {"titanic": "titanic", "census1940": "census1940_ca", "census2010": "acs_income_2018"}
     require_tables(sorted({sources[part.table] for part in chosen if part.table in sources}))
-    folder = found.folder or core.RESULTS
+    with contextlib.ExitStack() as stack:
+        scratch = found.folder is None and found.profile == "smoke"
+        nowhere = Path(stack.enter_context(tempfile.TemporaryDirectory())) if scratch else core.RESULTS
+        run_parts(found, chosen, found.folder or nowhere)
+
+
+def run_parts(found: argparse.Namespace, chosen: Sequence[Part], folder: Path) -> None:
+    """In this process, or block by block in others; what has a line in the folder's file is not run again."""
     if found.only is not None:
         for part in chosen:
             run(part, found.only, folder, found.workers)
@@ -472,6 +486,8 @@ def main() -> None:
     words = ["--profile", found.profile, "--folder", str(folder), "--workers", str(found.workers)]
     done = finished(folder / f"{NAME}.jsonl")
     tasks = [(part, seeds) for part, seeds in blocks(chosen, found.block) if missing(done, part, seeds)]
+    if not tasks:
+        print(f"All of these have results in {folder.name}. Give another --folder to run them again.")
     run_apart(tasks, words, found.jobs, time.monotonic() + found.limit_seconds)
 
 

@@ -138,7 +138,7 @@ def long_rows() -> list[Row]:
         row("P6b", "the same, cells won", "43 / 30 / 90 / 387", CENSUS2010, _won),
         Row(
             id="P7",
-            what=f"Table 1, Titanic, not private, ROC of logistic regression: {ORDER}",
+            what=f"Table 1, Titanic, not private, ROC AUC of logistic regression: {ORDER}",
             published="0.591 / 0.760 / 0.726 / 0.792",
             as_published=_long(TITANIC_OPEN, _roc),
             seeds=_long_seeds(TITANIC_OPEN),
@@ -146,7 +146,7 @@ def long_rows() -> list[Row]:
         ),
         row(
             "P8",
-            "Table 1, Titanic, epsilon 2, ROC of logistic regression",
+            "Table 1, Titanic, epsilon 2, ROC AUC of logistic regression",
             "0.477 / 0.568 / 0.621 / 0.624",
             TITANIC,
             medians(_roc),
@@ -170,7 +170,7 @@ def _gaussian_rows() -> list[Row]:
             as_published=_with_epsilons(noisy, _long(noisy, _capped)),
             sound=_four(gaussians, lambda line, o: line["epsilon 1, own settings"][o]["capped"]),
             seeds=" and ".join(filter(None, (_long_seeds(noisy), _count(gaussians)))),
-            command=f'gaussians.py, populations.py --parts "{noisy}"',
+            command=f'populations.py --parts "{noisy}"; gaussians.py',
         )
     ]
     for nets in ("the text's", "the code's", "own"):
@@ -195,8 +195,8 @@ def _rejection_rows() -> list[Row]:
         ("P2", "Q capped", "gaussians, the text's networks, critics", _capped),
         ("P5a", "total variation of race", CENSUS1940, lambda f: f["race"]),
         ("P6", "pMSE ratio", CENSUS2010, _pmse),
-        ("P7", "ROC", TITANIC_OPEN, _roc),
-        ("P8", "ROC", TITANIC, _roc),
+        ("P7", "ROC AUC", TITANIC_OPEN, _roc),
+        ("P8", "ROC AUC", TITANIC, _roc),
     )
     found = []
     for id, metric, part, of in cases:
@@ -205,7 +205,7 @@ def _rejection_rows() -> list[Row]:
         found.append(
             Row(
                 id=id,
-                what=f"steps of rejection, {metric}: {' / '.join(STEPS)}",
+                what=f"variants of rejection, {metric}: {' / '.join(STEPS)}",
                 published="–",
                 as_published=figures if is_open else "",
                 sound="" if is_open else figures,
@@ -237,7 +237,7 @@ def verdicts() -> list[tuple[str, str]]:
             "Why PGB+DRS is below PGB.",
             f"On a known distribution (`rejection.py`), the odds of the mixture of selected critics hardly differ from "
             f"row to row (95th percentile over median {middle('odds')}), because boosting ends where no critic "
-            f"separates the rows. The published acceptance follows ranks and differs by a factor of "
+            f"separates the rows. The published acceptance depends on ranks alone: there the same ratio is "
             f"{middle('acceptance')}. Total variation from the known distribution: pool {middle('tv', 'pool')}, PGB "
             f"{middle('tv', 'PGB')}, distinct rows {middle('tv', 'PGB, distinct')}, exact odds "
             f"{middle('tv', 'PGB x odds')}, published acceptance "
@@ -283,8 +283,8 @@ def _cases() -> Iterator[tuple[str, Scores, bool]]:
         yield f"P5, 1940 census, pMSE ratio, {noise} noise", _of_part(name(CENSUS1940), _pmse), False
         yield f"P5a, 1940 census, race, {noise} noise", _of_part(name(CENSUS1940), lambda f: f["race"]), False
         yield f"P6, 2010 census, pMSE ratio, {noise} noise", _of_part(name(CENSUS2010), _pmse), False
-        yield f"P8, Titanic, ROC, {noise} noise", _of_part(name(TITANIC), _roc), True
-    yield "P7, Titanic, ROC, not private", _of_part(TITANIC_OPEN, _roc), True
+        yield f"P8, Titanic, ROC AUC, {noise} noise", _of_part(name(TITANIC), _roc), True
+    yield "P7, Titanic, ROC AUC, not private", _of_part(TITANIC_OPEN, _roc), True
 
 
 COMPARED = (("PGB", "GAN"), ("PGB+DRS", "PGB"), ("PGB+DRS of draws", "PGB"), ("PGB x odds", "PGB"))
@@ -299,7 +299,9 @@ def _won_seeds(scores: Scores, higher: bool, one: str, other: str) -> tuple[int,
 def _wins() -> str:
     """A table: seeds in which one output is better than another."""
     lines = [
-        "| seeds in which | " + " | ".join(f"{one} is better than {other}" for one, other in COMPARED) + " |",
+        "| experiment; number of seeds in which | "
+        + " | ".join(f"{one} is better than {other}" for one, other in COMPARED)
+        + " |",
         "| --- |" + " ---: |" * len(COMPARED),
     ]
     for name, scores, higher in sorted(_cases(), key=lambda case: case[0]):
@@ -345,7 +347,7 @@ def tables() -> list[str]:
     found = {kind: here for kind in PUBLISHED if (here := _images(kind))}
     if not found:
         return [_wins()]
-    lines = ["| MNIST | " + " | ".join(f"{kind}: published | here" for kind in found) + " |"]
+    lines = ["| MNIST | " + " | ".join(f"{kind}: published | here, median (range)" for kind in found) + " |"]
     lines.append("| --- |" + " ---: | ---: |" * len(found))
     real = median([line["classifier"]["real"] for kind in found for line in found[kind]], 2)
     lines.append(f"| real test images | {REAL} | {real} |" + " | |" * (len(found) - 1))
@@ -492,7 +494,7 @@ def short_rows() -> list[Row]:
         ),
         Row(
             id="P7",
-            what="1,500 steps, ROC of logistic regression",
+            what="1,500 steps, ROC AUC of logistic regression",
             published="–",
             as_published=titanic("not private", "logit"),
             seeds=_count("pgb_titanic", lambda line: "not private" in line),
@@ -500,7 +502,7 @@ def short_rows() -> list[Row]:
         ),
         Row(
             id="P8",
-            what="1,500 steps, ROC of logistic regression",
+            what="1,500 steps, ROC AUC of logistic regression",
             published="–",
             sound=titanic("private", "logit"),
             seeds=_count("pgb_titanic", lambda line: "private" in line),
@@ -508,7 +510,7 @@ def short_rows() -> list[Row]:
         ),
         Row(
             id="P9",
-            what="Table 2, Titanic, real rows, ROC: logistic regression / random forest / XGBoost",
+            what="Table 2, Titanic, real rows, ROC AUC: logistic regression / random forest / XGBoost",
             published="0.813 / 0.809 / 0.773",
             as_published=joined(
                 [

@@ -1,12 +1,12 @@
-"""The QUAIL paper's synthesizers with their published networks, noise and schedules, on two of its tables.
+"""The QUAIL paper's synthesizers with their published networks and kinds of noise, on two of its tables.
 
     UNDERSTUDY_DATA=folder python benchmarks/papers/quail/as_published.py --profile paper --write
 
 The other scripts and the suite `quail-paper` run this package's defaults. Here DPGAN and DP-CTGAN train with the
 paper's noise multipliers until the budget is used, PATE-GAN and PATE-CTGAN have one teacher for every 1,000 rows and
-Laplace votes, and MWEM has Laplace noise (`benchmarks/papers/published.py`), each by itself and inside QUAIL, whose
-learner has a fraction of 0.8. What the published code does without a charge is not repeated: bounds, categories and
-conditions are declared or measured. Car and Mushroom have categories alone.
+Laplace votes, whose scale is calibrated to the budget, and MWEM has Laplace noise (`benchmarks/papers/published.py`),
+each by itself and inside QUAIL, whose learner gets 0.8 of epsilon. Queries that the published code leaves uncharged are
+not made: bounds, categories and conditions are declared or measured. Car and Mushroom have only categorical columns.
 """
 
 import sys
@@ -27,7 +27,7 @@ from understudy.benchmark.tables import load_table
 from understudy.synthesizers import express
 
 SIZES = {"car": (1382, 25), "mushroom": (6499, 118)}
-"""Declared rows of the training part, and inputs of a network: one for each category."""
+"""Declared number of training rows; number of network inputs, one per category."""
 EPSILONS = (1.0, 9.0)
 SEEDS = 3
 FRACTION = 0.8
@@ -96,7 +96,7 @@ def page(lines: Sequence[Line]) -> str:
     for table in sorted({line["table"] for line in lines}):
         here = [line for line in lines if line["table"] == table]
         names = [name for name in METHODS[table] if any(line["method"] == name for line in here)]
-        header = ["", *(f"{title}, {epsilon:g}" for title in METRICS.values() for epsilon in EPSILONS)]
+        header = ["", *(f"{title}, epsilon {epsilon:g}" for title in METRICS.values() for epsilon in EPSILONS)]
         real = [core.mean_of(here, key, method=REAL) if not at else None for key in METRICS for at in range(2)]
         rows: list[list[object]] = [[REAL, *real]]
         rows += [
@@ -112,7 +112,8 @@ def page(lines: Sequence[Line]) -> str:
 {__doc__.split(chr(10), 4)[4].strip()}
 
 By metric and epsilon: F1 and AUC on real test rows of the best of the paper's five classifiers, trained on synthetic
-rows, and the pMSE ratio of a tree. Means of {repeated} repetitions.
+rows, and the pMSE ratio of a tree. Means of {repeated} repetitions. Epsilon is the budget: what the ledger states for
+Laplace noise is less, since its composition is tighter than the sum of pure epsilons by which that noise is set.
 
 {chr(10).join(parts)}"""
 

@@ -83,7 +83,7 @@ EXPERIMENT = experiment.Experiment(
 
 def page(lines: Sequence[Line]) -> str:
     names = [name for name in METHODS if any(line["method"] == name for line in lines)]
-    header = ["", *(f"{title}, {epsilon:g}" for title in METRICS.values() for epsilon in EPSILONS)]
+    header = ["", *(f"{title}, epsilon {epsilon:g}" for title in METRICS.values() for epsilon in EPSILONS)]
     rows: list[list[object]] = [
         [REAL, *(core.mean_of(lines, key, method=REAL) if not at else None for key in METRICS for at in range(3))]
     ]

@@ -76,7 +76,7 @@ def page(lines: Sequence[dict[str, Any]]) -> str:
     machines = " and ".join(sorted({line["machine"] for line in lines}))
     return f"""# Steps and seconds by fraction of the learner
 
-`python benchmarks/papers/quail/times.py --profile paper --write`, {machines}.
+`python benchmarks/papers/quail/times.py --profile paper --write --fit`, {machines}, beside other programs.
 Seeded runs on public data; delta {core.DELTA:g}; {lines[0]["rows"]:,} rows of made classes. The paper's DPGAN and
 DP-CTGAN with their noise multipliers, until the budget is used: the number of steps is that of the plan. Seconds are of
 fit and sample, compilation included; the published ones are of another table and another machine.

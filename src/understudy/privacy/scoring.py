@@ -2,7 +2,9 @@
 
 A function that a user writes may look at other rows, keep a state, or return anything. Here it is traced by JAX once,
 with a placeholder for the values of a single row, and never called again. What runs on private rows is the traced
-program: it has no other input and no state, and runs for one row at a time. Its values are held within a public range.
+program: it has no other input and no state, and runs for one row at a time. Its values are clamped to a public range.
+This protects against mistakes, not against hostile code: whoever writes the function runs Python in this process. What
+the function holds (constants, weights, data that it refers to) is part of the program, and taken as public.
 """
 
 import math
@@ -26,6 +28,8 @@ RowScore = Callable[[PyTree], Array]
 Range = tuple[float, float]
 WITH_STATE = {"ffi_call", "rng_uniform"}
 """Operations that may have a state although JAX declares no effect: foreign functions, and XLA's own random numbers."""
+ENDLESS = "while"
+"""A loop whose length depends on a row: for some row it may never end. Loops of fixed length are scans."""
 
 
 def trace_scores(
@@ -35,9 +39,11 @@ def trace_scores(
 
     `row` has the shapes and types of the values of one row; the returned function takes the same with a leading axis.
 
-    Formal guarantee: the values of a row depend on that row alone: not on other rows, on their number or order, or on
-    what was computed before. Each function is traced once, with placeholders; a program that would call back into
-    Python or has another effect is refused, and rows go through it one by one. No private row is used here.
+    Formal guarantee: the values of a row depend on that row and on what the functions hold, which is copied here: not
+    on other rows, on their number or order, or on what was computed before. Each function is traced once, with
+    placeholders; a program that would call back into Python, has another effect, or has a loop that a row may prolong
+    is refused, and rows go through it one by one. No private row is used here. Not covered: functions that are written
+    to deceive, such as operations of their own with hidden effects, or that hold private data.
 
     >>> of_rows = trace_scores([lambda row: row[0], lambda row: row.sum()], jax.ShapeDtypeStruct((2,), jnp.float32))
     >>> of_rows(np.asarray([[1, 2], [3, 4]], dtype=np.float32)).tolist()
@@ -74,9 +80,20 @@ def _trace(function: RowScore, row: PyTree[jax.ShapeDtypeStruct]) -> core.Closed
     if shapes != [()] or not _is_number(traced.out_avals[0].dtype):
         found = ", ".join(f"an array of shape {shape}" if shape else "one value" for shape in shapes) or "nothing"
         raise ConfigError(f"A score must be one number for one row, found {found}. Return a scalar.")
-    if traced.effects or any("callback" in name or name in WITH_STATE for name in _primitives(traced.jaxpr)):
+    names = set(_primitives(traced.jaxpr))
+    if traced.effects or any("callback" in name or name in WITH_STATE for name in names):
         raise ConfigError("A score must have no effects and call nothing outside JAX: its value would have a state.")
-    return traced
+    if ENDLESS in names:
+        raise ConfigError(
+            "A score must not loop until a condition on the row holds: the loop may never end. Use a fixed number of "
+            "steps, as in jax.lax.fori_loop(0, 10, ...)."
+        )
+    return core.ClosedJaxpr(traced.jaxpr, [_copy(each) for each in traced.consts])
+
+
+def _copy(constant: Any) -> Any:
+    """NumPy arrays are held by reference, so a later change of one would change the scores."""
+    return constant.copy() if isinstance(constant, np.ndarray) else constant
 
 
 def _is_number(dtype: np.dtype) -> bool:
@@ -160,8 +177,9 @@ def noisy_score_selections(scores: PrivateScores, query: Query, ledger: Ledger) 
     Formal guarantee: the cost of `query`, `Selections`, under add/remove of one row: at most its `rounds` selections,
     each with odds exp(epsilon * (sum - public part)). Scores are clamped to the declared range and scaled to [0, 1], so
     a row moves every sum in the same direction, by 0 to 1, exactly. With functions, `trace_scores` has the rest: the
-    scores of a row depend on that row alone. Not covered: given scores that were computed from other rows as well,
-    and the discriminators themselves, which are taken as public or private by a guarantee of their own.
+    scores of a row depend on that row alone. Not covered: running time; given scores that were computed from other rows
+    as well; and the discriminators themselves with all that they hold, which are taken as public or private by a
+    guarantee of their own.
     """
     event = event_of(query, Selections)
     check_num_rows(scores)

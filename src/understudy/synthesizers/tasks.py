@@ -2,7 +2,7 @@
 
 A task turns the synthetic table of a checkpoint into a score of one row. A task of a user is a function of the
 synthetic table that returns a function of one row; the latter is traced once and applied row by row inside `privacy/`,
-so that it cannot see another row or keep a state, whatever it does.
+so that it does not see another row or keep a state by mistake (`privacy/scoring.py`).
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ from understudy.models.protocol import Sample
 from understudy.privacy.scoring import trace_scores
 from understudy.privacy.selection import RowFunctions
 from understudy.schema import Domain, NumericDomain
+from understudy.synthesizers.protocol import Synthesizer
 
 Columns = Mapping[str, np.ndarray]
 """A synthetic table: for each column the codes of its categories, or the positions of its numbers (NaN for null)."""
@@ -63,6 +64,21 @@ def add_task(name: str, task: Task) -> None:
     TASKS[name] = task
 
 
+def find_user_task(method: Synthesizer) -> str | None:
+    """The name of a task that `add_task` added, if the method, or one inside of it, selects by it.
+
+    >>> import understudy as us
+    >>> find_user_task(us.Selected(us.DPGAN(), task="marginals"))
+    """
+    inner: Synthesizer | None = method
+    while inner is not None:
+        name = getattr(inner, "task", None)
+        if isinstance(name, str) and TASKS.get(name) is not None:
+            return name
+        inner = inner.capabilities.inner
+    return None
+
+
 # ------------------------------------------------------------------------------------------------------- tasks of users
 
 
@@ -100,12 +116,24 @@ def check_task(task: Task, domain: Domain, scales: Sequence[NumericDomain | None
 def score_by_task(
     task: Task, tables: Sequence[Sample], domain: Domain, scales: Sequence[NumericDomain | None]
 ) -> RowFunctions:
-    """The score of a row by what the task made of each table. Formal guarantee: that of `trace_scores`."""
+    """The score of a row by what the task made of each table. Formal guarantee: that of `trace_scores`.
+
+    A task that fails does so on synthetic or made-up rows, so its error may be shown.
+    """
     row = {
         name: jax.ShapeDtypeStruct((), jnp.int32 if scale is None else jnp.float32)
         for name, scale in zip(domain.names, scales, strict=True)
     }
-    traced = trace_scores([task(columns_of(table, domain, scales)) for table in tables], row)
+    try:
+        functions = [task(columns_of(table, domain, scales)) for table in tables]
+        traced = trace_scores(functions, row)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"The task of selected failed on generated rows: {type(error).__name__}: {error}. Beside its categories a "
+            "column may have codes for other values and for null."
+        ) from error
 
     def of_both(rows: np.ndarray) -> np.ndarray:
         codes, positions = np.split(rows, 2, axis=1)
