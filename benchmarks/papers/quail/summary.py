@@ -122,8 +122,9 @@ def _quail_as_published() -> tuple[str, str] | None:
     where = " and ".join(dict.fromkeys(t for t, _ in places))
     return (
         "QUAIL improves the paper's synthesizers as published.",
-        f"On {where} F1 is higher with QUAIL than without it in {won} of {len(pairs)} combinations of table, synthesizer "
-        f"and epsilon (medians {quail:.2f} and {plain:.2f}, [all figures](../../benchmarks/results/quail_as_published.md)).",
+        f"On {where} F1 is higher with QUAIL than without it in {won} of {len(pairs)} combinations of table, "
+        f"synthesizer and epsilon (medians {quail:.2f} and {plain:.2f}, "
+        "[all figures](../../benchmarks/results/quail_as_published.md)).",
     )
 
 
