@@ -310,7 +310,7 @@ def lines_svg(series: Mapping[str, Sequence[float]], places: Sequence[str], titl
 
 def heat_svg(panels: Mapping[str, np.ndarray], down: Sequence[str], across: Sequence[str], title: str) -> str:
     """Grids of numbers side by side: blue below zero, red above, empty for NaN; a grid of NaN alone is left out."""
-    cell, left, top, gap = 58, 60, 74, 34
+    cell, left, top, gap = 58, 72, 74, 34
     panels = {name: grid for name, grid in panels.items() if np.isfinite(grid).any()}
     span = max((float(np.nanmax(np.abs(grid))) for grid in panels.values()), default=0.0) or 1.0
     width = left + len(panels) * (len(across) * cell + gap)
