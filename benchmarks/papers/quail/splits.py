@@ -135,7 +135,8 @@ def pictures(lines: Sequence[Line]) -> None:
         size = int(table.removeprefix("classes_"))
         panels = {f"quail({inner})": differences(lines, table, inner) for inner in inner_of(lines)}
         down, across = [f"epsilon {e:g}" for e in EPSILONS], [f"{s:g}" for s in FRACTIONS]
-        title = f"{size:,} rows: F1 of the learner alone minus F1 of a forest on QUAIL's rows, by the learner's fraction"
+        what = "F1 of the learner alone minus F1 of a forest on QUAIL's rows, by the learner's fraction"
+        title = f"{size:,} rows: {what}"
         (core.IMAGES / f"quail_splits_{size // 1000}k.svg").write_text(core.heat_svg(panels, down, across, title))
 
 
