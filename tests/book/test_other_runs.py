@@ -35,7 +35,7 @@ def fit_learner(book: BudgetBook, *, epsilon: float = 0.5, **options: Any) -> St
 
 def boost(book: BudgetBook, **options: Any) -> Statement:
     given = {"epsilon": 0.5, "num_rows": 40, "rounds": 5, "book": book, **options}
-    return us.boost(COINS, [COINS], discriminators=[lambda row: row[0]], **given).statement
+    return us.boost(COINS, [1 - COINS], discriminators=[lambda row: row[0]], **given).statement
 
 
 RUNS = {"graph": fit_graph, "naive_bayes": fit_learner, "boost": boost}
