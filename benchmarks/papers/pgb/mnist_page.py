@@ -26,6 +26,8 @@ PUBLISHED = {
     "not private": {"GAN": 8.41, "DRS": 8.21, "PGB": 8.76, "PGB+DRS": 8.77},
     "epsilon 10": {"GAN": 8.07, "DRS": 8.18, "PGB": 8.58, "PGB+DRS": 8.66},
 }
+IN_DOCS = "../../docs/images"
+"""Where pictures are, seen from the folder of results."""
 REAL, ACCURACY = 9.93, 0.9965
 """Published, of the test images and of the classifier."""
 
@@ -56,8 +58,9 @@ Confidence: the mean of the largest probability that the classifier gives to an 
             lines.append(f"| {name}, published | {PUBLISHED[kind][name]:.2f} | | |")
             lines.append(f"| {name}, here | {np.median(scores):.2f} | {of} | {confidence:.3f} |")
         parts.append(f"## {kind[0].upper()}{kind[1:]}\n\n" + "\n".join(lines) + "\n\n" + _facts(profile, here))
-        file = f"{NAME}_{kind.replace(' ', '_')}.png"
-        parts.append(f"![{', '.join(OUTPUTS)}, and the 100 images with the largest weights]({file})\n")
+        parts.append(
+            f"![{', '.join(OUTPUTS)}, and the 100 images with the largest weights]({IN_DOCS}/{_picture_file(kind)})\n"
+        )
     return "\n".join(parts)
 
 
@@ -131,6 +134,10 @@ def png(grey: np.ndarray) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + body
 
 
+def _picture_file(kind: str) -> str:
+    return f"{NAME}_{kind.replace(' ', '_')}.png"
+
+
 def picture(panels: Mapping[str, Codes]) -> bytes:
     """The grids side by side, in few shades: a small file."""
     return png(np.concatenate([grid(images) for images in panels.values()], axis=1) // 16 * 17)
@@ -153,7 +160,8 @@ def write(
     os.replace(part, folder / f"{NAME}.jsonl")
     (folder / f"{NAME}.md").write_text(page(profile, results, classifier))
     for kind, grids in panels.items():
-        (folder / f"{NAME}_{kind.replace(' ', '_')}.png").write_bytes(picture(grids))
+        images = (folder / IN_DOCS).resolve()
+        ((images if images.is_dir() else folder) / _picture_file(kind)).write_bytes(picture(grids))
 
 
 def finished(folder: Path | None, terms: Mapping[str, Any]) -> list[dict[str, Any]]:
