@@ -7,10 +7,18 @@ CLUSTER_STAMP := .venv/.cluster
 SPARK_STAMP := .venv/.spark
 STUDIO_STAMP := .venv/.studio
 PACKAGE_STAMP := .venv/.package
+OLDEST_PYTHON ?= python3.11
+NEWEST_PYTHON ?= python3.13
+# Tests with targets of their own.
+OTHERS := slow or audit or docs or cluster or tracking or spark or package or studio
+# Modules are compiled once, not in each of the hundred processes of a run, wherever the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
 # Extras in the wheelhouse and so in the image, for example: make wheelhouse EXTRAS=pandas,excel
 EXTRAS ?=
 
-.PHONY: setup demo test long-test check docs docs-test audit-test cluster-test spark-test studio-test package-test wheelhouse fuzz notebooks papers bench slow clean
+CLIENTS := tests/audit tests/benchmark tests/benchmarks tests/graphs tests/studio $(wildcard tests/test_papers_*.py tests/test_utility.py)
+
+.PHONY: setup demo test test-clients long-test check docs docs-test audit-test cluster-test spark-test studio-test package-test wheelhouse fuzz notebooks papers bench slow coverage matrix clean
 
 setup: $(STAMP)
 
@@ -44,11 +52,16 @@ demo: $(STAMP)
 	$(BIN)/understudy demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n auto --dist loadfile
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(CLIENTS:%=--ignore=%)
 
-# What takes longer to compile than to run.
+# Tests of what stands on the public names alone: audits and planted defects, benchmarks, papers, graphs, the studio.
+test-clients: $(STAMP)
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(CLIENTS)
+
+# What takes longer to compile than to run; among it the golden results and the contract of all networks. And all
+# properties, each on many more examples (tests/examples.py).
 long-test: $(STAMP)
-	$(BIN)/python -m pytest -q -n auto --dist loadfile -m long --durations 10
+	UNDERSTUDY_EXAMPLES=thorough $(BIN)/python -m pytest -q -n auto --dist worksteal -m "long or hypothesis and not ($(OTHERS))" --durations 10
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow
@@ -70,6 +83,19 @@ notebooks: $(DOCS_STAMP)
 	rm -rf build/notebooks
 	$(BIN)/python -m sphinx -q -W --keep-going -E -b dummy -c docs -d build/doctrees . build/dummy
 
+# Lines and branches that `make test` and `make long-test` run, by folder; fails if privacy/ or run/ is below 98% of lines.
+coverage: $(STAMP)
+	rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/python -m coverage run -m pytest -q -n auto --dist loadfile -m "not ($(OTHERS))"
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage json --quiet -o build/coverage/coverage.json
+	$(BIN)/python distribution/coverage_table.py build/coverage/coverage.json
+
+# A quick part of the tests, with the oldest and the newest Python and dependencies that are supported.
+matrix: $(STAMP)
+	$(BIN)/python distribution/matrix.py oldest --python $(OLDEST_PYTHON)
+	$(BIN)/python distribution/matrix.py newest --python $(NEWEST_PYTHON)
+
 # Planted defects that take long to find (docs/defects.md).
 audit-test: $(STAMP)
 	$(BIN)/python -m pytest -q -m audit tests/audit --durations 5
@@ -80,7 +106,7 @@ cluster-test: $(CLUSTER_STAMP)
 
 # A local Spark of two cores; without Java the tests are skipped.
 spark-test: $(SPARK_STAMP)
-	$(BIN)/python -m pytest -q -m spark tests/privacy/test_spark.py -rs --durations 5
+	$(BIN)/python -m pytest -q -m spark tests/privacy/rows/test_spark.py -rs --durations 5
 
 # The wheel and the source archive, and the wheel in an empty environment without a network.
 package-test: $(PACKAGE_STAMP)

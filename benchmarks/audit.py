@@ -16,15 +16,16 @@ import dataclasses
 import functools
 import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from understudy.audit.methods import AUDITED
 from understudy.audit.neighbours import CANARIES, make_neighbours
-from understudy.audit.pipeline import continue_runs, make_target, worker_processes
+from understudy.audit.pipeline import AUDITED, make_runs, make_target, worker_processes
 from understudy.audit.runs import Runs, Target
-from understudy.run.atomic import atomic_write, json_bytes
+from understudy.errors import ConfigError
+from understudy.run.atomic import json_bytes, write_file
 
-RECORD = Path(__file__).parent.parent / "src" / "understudy" / "audit" / "recorded.json"
+RECORD = Path(__file__).parent.parent / "src" / "understudy" / "certificate" / "recorded_audits.json"
 WITHOUT_NETWORKS = ("independent", "adaptive", "mst", "aim", "privbayes", "mwem", "quail")
 """They take tenths of a second, so they can be run more often."""
 SLOWEST_FIRST = ("boosted", "dpctgan", "drs", "gem", "autogan", "selected", "bayesgan", "pategan", "dpgan", "patectgan")
@@ -76,6 +77,37 @@ def run_shard(shard: Shard, folder: Path, seed: int | None, end: float) -> tuple
     return continue_runs(folder / shard.file_name, shard.target, shard.numbers, seed=seed, deadline=deadline), began
 
 
+def continue_runs(
+    path: Path,
+    target: Target,
+    numbers: range,
+    *,
+    seed: int | None = None,
+    deadline: float = math.inf,
+    every: int = 100,
+) -> Runs:
+    """Makes the runs that the file does not have yet, and saves them there from time to time."""
+    done = Runs.read(path) if path.exists() else Runs(target, seeded=seed is not None, seed=seed)
+    if done.target != target or (done.seeded, done.seed) != (seed is not None, seed):
+        raise ConfigError(f"{path} has runs of another audit. Name another file, or delete it.", setting="path")
+    missing = sorted(set(numbers) - set(done.numbers))
+    for start in range(0, len(missing), every):
+        if time.monotonic() > deadline:
+            break
+        block = missing[start : start + every]
+        for first, last in _ranges(block):
+            done = done.merge(make_runs(target, range(first, last), seed=seed, deadline=deadline))
+        done.write(path)
+    return done
+
+
+def _ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Ranges of consecutive numbers: the first number, and the last one plus one."""
+    cuts = [i for i in range(1, len(numbers)) if numbers[i] != numbers[i - 1] + 1]
+    for start, end in zip([0, *cuts], [*cuts, len(numbers)], strict=True):
+        yield numbers[start], numbers[end - 1] + 1
+
+
 def main(arguments: argparse.Namespace) -> None:
     began = time.time()
     end = began + arguments.seconds
@@ -101,11 +133,10 @@ def main(arguments: argparse.Namespace) -> None:
 def write_record(folder: Path) -> None:
     """Writes the bounds that the runs in the folder show into the package."""
     from understudy.audit.audit import bound_files
-    from understudy.audit.record import audits_to_json
+    from understudy.certificate.audits import audits_to_json
 
     audits = bound_files([folder])
-    with atomic_write(RECORD, force=True) as file:
-        file.write(json_bytes(audits_to_json(audits)))
+    write_file(RECORD, json_bytes(audits_to_json(audits)), force=True)
     print(*(each.sentence for each in audits), sep="\n")
 
 
@@ -120,7 +151,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=math.inf, help="Start no run after this time.")
     parser.add_argument("--seed", type=int, default=None, help="Default: secure noise.")
-    parser.add_argument("--write", action="store_true", help="Only write recorded.json, from the runs in FOLDER.")
+    parser.add_argument("--write", action="store_true", help="Only write recorded_audits.json, from FOLDER.")
     return parser.parse_args()
 
 

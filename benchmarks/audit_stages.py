@@ -2,7 +2,7 @@
 
     python benchmarks/audit_stages.py [--runs 20000] [--trainings 50000] [--canaries 5000] [--seed 0] [--write]
 
-Each lower bound holds with 95 % confidence by itself. A bound above the claim would refute it (once in twenty such
+Each lower bound holds with 95% confidence by itself. A bound above the claim would refute it (once in twenty such
 figures by chance); a bound far below it shows that an attacker who sees all noisy answers could still be stronger.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "src"))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 
 DELTA = 1e-2
 """The largest that a table of 100 rows may have: audits are published at it, as it needs the fewest runs."""
@@ -36,7 +36,7 @@ def main(arguments: argparse.Namespace) -> None:
         f"{platform.python_version()}.",
         "",
         "Lower bounds on the privacy cost of each stage; the attacker sees every noisy answer and knows the canary.",
-        "Each holds with 95 % confidence by itself. None of them proves a claim; one above it would refute it.",
+        "Each holds with 95% confidence by itself. None of them proves a claim; one above it would refute it.",
         "",
     ]
     for section in (query_section, training_section, one_run_section):
@@ -48,8 +48,8 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 def query_section(arguments: argparse.Namespace) -> Iterator[str]:
-    from understudy.audit.queries import STAGES, audit_queries
-    from understudy.privacy.ledger import Guarantee
+    from benchmarks.stage_audits.queries import STAGES, audit_queries
+    from understudy.privacy.accounting.ledger import Guarantee
 
     yield "## Noisy marginals"
     yield ""
@@ -68,8 +68,9 @@ def query_section(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def training_section(arguments: argparse.Namespace) -> Iterator[str]:
-    from understudy.audit.training import Training, audit_runs
-    from understudy.privacy.ledger import Guarantee
+    from benchmarks.stage_audits.training import Training, audit_runs
+    from understudy.privacy.accounting.accountants import gaussian_epsilon
+    from understudy.privacy.accounting.ledger import Guarantee
 
     yield "## DP-SGD, many trainings"
     yield ""
@@ -85,14 +86,14 @@ def training_section(arguments: argparse.Namespace) -> Iterator[str]:
         found = audit_runs(Guarantee(1.0, DELTA), training, num_runs=arguments.trainings, seed=arguments.seed)
         yield (
             f"| {rate:g} | {num_steps} | {found.noise_multiplier:.3f} | 1 | {found.bound.epsilon:.3f} | "
-            f"{found.bound.epsilon_gdp:.3f} |"
+            f"{gaussian_epsilon(1 / found.bound.mu, DELTA) if found.bound.mu else 0.0:.3f} |"
         )
     yield ""
 
 
 def one_run_section(arguments: argparse.Namespace) -> Iterator[str]:
-    from understudy.audit.training import Training, audit_one_run
-    from understudy.privacy.ledger import Guarantee
+    from benchmarks.stage_audits.training import Training, audit_one_run
+    from understudy.privacy.accounting.ledger import Guarantee
 
     training = Training()
     yield "## DP-SGD, one training"

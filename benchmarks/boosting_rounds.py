@@ -17,15 +17,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from understudy.privacy.events import Selections
-from understudy.privacy.ledger import Guarantee, Ledger, Query
-from understudy.privacy.noise import SecureNoise
-from understudy.privacy.rows import PrivateRows
-from understudy.privacy.selection import RowFunctions, noisy_function_selections
+from understudy.privacy.accounting.events import Selections
+from understudy.privacy.accounting.ledger import Guarantee, Ledger, Query
+from understudy.privacy.mechanisms.selection import RowFunctions, noisy_function_selections
+from understudy.privacy.noise.source import SecureNoise
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import game
 from understudy.training.critics import one_hot_blocks
-from understudy.training.networks import Critic
+from understudy.training.neural import Critic
 from understudy.training.trajectory import score_by_critics
 
 HERE = Path(__file__).parent

@@ -26,7 +26,7 @@ def seconds(num_rows: int, repeats: int) -> tuple[float, float]:
     """The median time on the processors and on the device, after a first count that compiles."""
     import numpy as np
 
-    from understudy.privacy.counting import count_workload
+    from understudy.privacy.rows.kernel import count_workload
 
     draw = np.random.default_rng(0)
     codes = np.stack([draw.integers(0, size, num_rows, dtype=np.uint8) for size in SIZES]).T

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "src"))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 
 import equinox as eqx  # noqa: E402
 import jax  # noqa: E402
@@ -39,7 +39,7 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 
 from understudy.encoding.features import Block  # noqa: E402
-from understudy.privacy.clipping import (  # noqa: E402
+from understudy.privacy.gradients.clipping import (  # noqa: E402
     Clip,
     _coefficients,
     _group_of_leaves,
@@ -49,13 +49,12 @@ from understudy.privacy.clipping import (  # noqa: E402
     per_example_sum,
     unit_loss,
 )
-from understudy.privacy.device_noise import normals  # noqa: E402
-from understudy.privacy.ghost import Weights, ghost_parts, parameters_of, with_parameters  # noqa: E402
-from understudy.privacy.rows import PrivateUnits  # noqa: E402
-from understudy.privacy.sampling import Batches, chunk_size, num_slots, poisson_batches, sum_over_batch  # noqa: E402
-from understudy.training.critics import row_loss  # noqa: E402
-from understudy.training.losses import LOSSES  # noqa: E402
-from understudy.training.networks import Critic  # noqa: E402
+from understudy.privacy.gradients.ghost import Weights, ghost_parts, parameters_of, with_parameters  # noqa: E402
+from understudy.privacy.gradients.poisson import Batches, chunk_size, num_slots, poisson_batches, sum_over_batch  # noqa: E402
+from understudy.privacy.noise.device import normals, normals_and_words  # noqa: E402
+from understudy.privacy.rows.rows import PrivateUnits  # noqa: E402
+from understudy.training.critics import LOSSES, row_loss  # noqa: E402
+from understudy.training.neural import Critic  # noqa: E402
 
 BATCH, SEED = int(os.environ.get("CRITIC_STEP_BATCH", "500")), 0
 ROWS = max(32_561, 4 * BATCH)
@@ -247,7 +246,7 @@ def parts(num_steps: int, repeats: int) -> dict[str, float]:
         "padded": lambda critic, key: plain_sum(critic, CHUNK),
         "weighted": lambda critic, key: float32_sum(of_unit, critic, drawn, taken, clip),
         "proven": lambda critic, key: clipped_sum(of_unit, critic, drawn, taken, clip),
-        "noise": lambda critic, key: normals(key, sum(leaf.size for leaf in leaves)),
+        "noise": lambda critic, key: normals_and_words(key, sum(leaf.size for leaf in leaves)),
     }
 
     def scan_of(piece: Callable[[Any, jax.Array], Any]) -> Callable[[jax.Array], Any]:
@@ -286,8 +285,9 @@ PEERS = {
 
 def peer_lines(root: Path, num_steps: int, repeats: int) -> list[str]:
     """A line for each peer: its private step beside its own plain one. One that cannot be installed says why."""
-    from understudy.benchmark.peers.description import Peer, PeerUnavailable
-    from understudy.benchmark.peers.environment import build_environment, environment_python, environment_variables
+    from benchmarks.peers.description import Peer
+    from benchmarks.peers.environment import build_environment, environment_python, environment_variables
+    from understudy.benchmark.peers import PeerError
 
     features = sum(block.size for block in BLOCKS)
     task = {"rows": ROWS, "features": features, "batch": BATCH, "steps": num_steps, "repeats": repeats}
@@ -297,7 +297,7 @@ def peer_lines(root: Path, num_steps: int, repeats: int) -> list[str]:
         peer = Peer(name, title, packages, ">=3.11", "", licence, (), script)
         try:
             python = environment_python(build_environment(peer, root))
-        except PeerUnavailable as reason:
+        except PeerError as reason:
             lines += [f"| {title} | not measured: {reason} | | | |"]
             continue
         command = [str(python), str(script), json.dumps(task)]

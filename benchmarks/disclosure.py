@@ -30,10 +30,10 @@ HEAD = (
     "method",
     "epsilon",
     "runs",
-    "TPR at 1 %",
+    "TPR at 1%",
     "FPR there",
     "allowed",
-    "TPR at 5 %",
+    "TPR at 5%",
     "FPR there",
     "allowed",
     "advantage",
@@ -84,7 +84,7 @@ def _schema(table, train):
 
 def figures(found, statement) -> dict:
     """What the page shows of one report."""
-    from understudy.privacy.tradeoff import statement_tradeoff
+    from understudy.privacy.accounting.tradeoff import statement_tradeoff
 
     one, five, best = found.membership.points
     at = {"tpr1": one.true_positives, "fpr1": one.false_positives}
@@ -176,12 +176,12 @@ def as_markdown(results: Sequence[dict], table: str) -> str:
     text = (
         f"# Disclosure: {table}\n\n`{_command(done)}`, {dates}, {machines}; {sizes}.\n\n"
         "Means over seeds. The best of the attacks of `us.disclose` was chosen on one half of the rows; true- and "
-        "false-positive rates (TPR, FPR) are those of the other half, at thresholds for 1 % and 5 % false positives. "
-        "*Allowed* is the largest true-positive rate that the guarantee would allow at 1 % and 5 %, were the noise "
+        "false-positive rates (TPR, FPR) are those of the other half, at thresholds for 1% and 5% false positives. "
+        "*Allowed* is the largest true-positive rate that the guarantee would allow at 1% and 5%, were the noise "
         "secret. Rates are estimates from samples of rows: compare true with false positives, and take a rate a little "
         "above what is allowed for chance unless there are findings. An attribute difference is the rate of right "
         "guesses for training rows minus that for held-out rows. "
-        "Findings have a false-alarm rate of at most 1 %.\n\n"
+        "Findings have a false-alarm rate of at most 1%.\n\n"
     )
     missing = "".join(
         f"\nFailed: {e['method']}, epsilon {e['epsilon']}, seed {e['seed']}: {e['failed']}\n" for e in failed
@@ -209,7 +209,7 @@ def _number(result: dict) -> float:
 def _line(method: str, epsilon: str, group: list[dict]) -> str:
     def percent(name: str) -> str:
         values = [each[name] for each in group if name in each]
-        return f"{100 * mean(values):.1f} %" if values else "–"
+        return f"{100 * mean(values):.1f}%" if values else "–"
 
     cells = [method, epsilon, str(len(group))]
     cells += [percent(name) for name in ("tpr1", "fpr1", "allowed1", "tpr5", "fpr5", "allowed5", "advantage")]

@@ -28,9 +28,10 @@ import pyarrow as pa  # noqa: E402
 
 import understudy as us  # noqa: E402
 from benchmarks.papers.published import PGB_GAUSSIANS  # noqa: E402
-from understudy.benchmark.simulators import CENTRES, CLUSTER_STDDEV, PLANE_BOUND, gaussians25  # noqa: E402
-from understudy.synthesizers import express, read_setting, with_settings  # noqa: E402
+from benchmarks.simulated import CENTRES, CLUSTER_STDDEV, PLANE_BOUND, gaussians25  # noqa: E402
+from understudy.synthesizers import express, read_setting  # noqa: E402
 from understudy.synthesizers.dpgan import DPGAN  # noqa: E402
+from understudy.synthesizers.settings import replace_settings  # noqa: E402
 
 RADIUS = CLUSTER_STDDEV * np.sqrt(9.21034)  # 99% of a normal cluster in the plane
 SAMPLE = 25_000
@@ -123,7 +124,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of dpgan")
     parser.add_argument("--write", action="store_true", help="write the table and the picture")
     args = parser.parse_args()
-    method = with_settings(PGB_GAUSSIANS, dict(read_setting(text) for text in args.set))
+    method = replace_settings(PGB_GAUSSIANS, dict(read_setting(text) for text in args.set))
     guarantee = us.Guarantee.not_private() if args.epsilon is None else us.Guarantee(args.epsilon, 2e-5)
     lines: list[str] = []
     for seed in args.seeds:

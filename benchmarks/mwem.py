@@ -3,7 +3,7 @@
     UNDERSTUDY_DATA=folder python benchmarks/mwem.py --scorer score.py
 
 `--scorer` is a Python file with `score(train, test, synthetic, target) -> dict` that gives tvd1, tvd2 and tstr. Car is
-cut 70/30: the first 70 % of a permutation by NumPy's generator of seed 0. Seconds are of fit and sample together, after
+cut 70/30: the first 70% of a permutation by NumPy's generator of seed 0. Seconds are of fit and sample together, after
 one run that loads everything. Runs are seeded, on public data: repeatable, and not private.
 """
 

@@ -27,10 +27,10 @@ def prepare(path: str) -> None:
     import understudy as us
     from understudy.benchmark.tables import load_table
     from understudy.encoding import fit_codec
-    from understudy.privacy.counts import noisy_counts
-    from understudy.privacy.discovery import plan_discovery
-    from understudy.privacy.noise import SeededNoise
-    from understudy.privacy.table import PrivateTable
+    from understudy.privacy.mechanisms.counts import noisy_counts
+    from understudy.privacy.mechanisms.discovery import plan_discovery
+    from understudy.privacy.noise.source import SeededNoise
+    from understudy.privacy.rows.table import PrivateTable
     from understudy.synthesizers.pategan import PATEGAN
     from understudy.training.prepare import to_shares
 
@@ -56,8 +56,7 @@ def run(path: str, *, teachers: int, steps: int, widths: tuple[int, ...], loop_s
     import jax
     import jax.numpy as jnp
 
-    from understudy.privacy.noise import SeededNoise
-    from understudy.privacy.pate import (
+    from understudy.privacy.gradients.pate import (
         ChargedVotes,
         Partitions,
         Teachers,
@@ -65,6 +64,7 @@ def run(path: str, *, teachers: int, steps: int, widths: tuple[int, ...], loop_s
         teacher_step,
         vote_stddev,
     )
+    from understudy.privacy.noise.source import SeededNoise
     from understudy.training.critics import one_hot_blocks
     from understudy.training.gan import Hyperparameters
     from understudy.training.generation import Context

@@ -22,9 +22,8 @@ def main(arguments: argparse.Namespace) -> None:
     import jax
 
     import understudy as us
-    from understudy.benchmark.population import fit_population
+    from understudy.benchmark.population import Population, fit_population
     from understudy.benchmark.tables import load_table
-    from understudy.training.population import Population
 
     table = load_table(arguments.table)
     members = [

@@ -4,7 +4,7 @@
 
 Tables: `adult` with three rules of its code book (a dependency, a condition and a skip pattern); `stays`, made hospital
 stays with dates in order, an age that follows from them and parts that add up; `chain`, a made table in which rules
-make 30 % of the cells of nine of 45 pairs of columns impossible; `zeros`, one with 30 % in every pair. The figures are
+make 30% of the cells of nine of 45 pairs of columns impossible; `zeros`, one with 30% in every pair. The figures are
 those of `scorer.py`, on 50,000 synthetic rows; `broken` is the fraction of rows that break at least one rule. Runs are
 seeded, on public data: repeatable, and not private. With --write the results are kept in results/rules.jsonl, cells
 that are there are not run again, and results/rules.md shows them.
@@ -137,7 +137,7 @@ def stays(seed: int) -> Task:
 
 
 def chain(seed: int) -> Task:
-    """Ten columns of six categories: in the nine pairs of neighbours, 30 % of the cells are impossible."""
+    """Ten columns of six categories: in the nine pairs of neighbours, 30% of the cells are impossible."""
     random = np.random.default_rng([seed, 2])
     size, num_columns, num_rows = 6, 10, 5_000
     names = [f"c{number}" for number in range(num_columns)]
@@ -162,7 +162,7 @@ def chain(seed: int) -> Task:
 
 
 def zeros(seed: int) -> Task:
-    """Six columns of seven categories: in each of the 15 pairs, 30 % of the cells are impossible."""
+    """Six columns of seven categories: in each of the 15 pairs, 30% of the cells are impossible."""
     random = np.random.default_rng([seed, 3])
     size, num_columns, num_rows = 7, 6, 5_000
     rows = np.indices([size] * num_columns).reshape(num_columns, -1).T
@@ -224,11 +224,11 @@ def as_markdown(records: Sequence[dict], command: str) -> str:
         f"Made by `{command}` on {datetime.date.today()}, {platform.machine()}, Python {platform.python_version()}, "
         f"Understudy {us.__version__}; seeds {', '.join(str(s) for s in sorted({r['seed'] for r in records}))}. "
         f"Means over seeds. `tvd2` and AUC as `benchmarks/scorer.py` computes them on {SAMPLED:,} synthetic rows; real "
-        "rows beside them. `broken`: the fraction of synthetic rows that break at least one rule. `kept at once`: the "
-        "fraction of the model's rows that keep all rules before any is drawn again.",
+        "rows beside them. `broken`: the fraction of synthetic rows that break at least one rule. `satisfied at once`: "
+        "the fraction of the model's rows that satisfy all rules before any is drawn again.",
         "",
         "| table | method | epsilon | tvd2 without | with rules | ratio | AUC without | with rules | broken without | "
-        "with | kept at once |",
+        "with | satisfied at once |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for table, method, epsilon in dict.fromkeys((r["table"], r["method"], r["epsilon"]) for r in records):

@@ -41,7 +41,7 @@ from threadpoolctl import threadpool_limits
 
 BINS = 20
 SAMPLED_CLIQUES = 500
-MOST_PAIRS = 10_000
+MAX_PAIRS = 10_000
 FOREST = {"n_estimators": 100, "min_samples_leaf": 5, "random_state": 0, "n_jobs": 1}
 MISSING = "<missing>"
 
@@ -123,7 +123,7 @@ def _marginal_scores(real: np.ndarray, fake: np.ndarray, sizes: list[int], *, wi
     pairs = list(itertools.combinations(range(width), 2))
     if not pairs:
         return scores
-    if len(pairs) > MOST_PAIRS:
+    if len(pairs) > MAX_PAIRS:
         pairs = [pairs[at] for at in draw.choice(len(pairs), SAMPLED_CLIQUES, replace=False)]
     distances, losses = [], []
     for pair in pairs:

@@ -15,7 +15,7 @@ long, medium, hundred, wide: one table each. long: a million rows of 15 columns,
 for five numeric ones, with a target; medium: 30,000 rows of 45 such columns. Both are drawn from a mixture of 20 kinds
 of rows, so that columns depend on each other. hundred: 20,000 rows of 100 columns in short chains. wide: 30,000 rows of
 1,000 boolean columns, most of them rare, the shape of patients by codes, with `autogan`; the others with the default
-method. All are made by `understudy.benchmark.simulators`.
+method. All are made by `benchmarks/simulated.py`.
 """
 
 import argparse
@@ -41,8 +41,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import understudy as us
 from benchmarks import large_table, sizes_page
+from benchmarks.simulated import Drawn, made_codes, made_long, made_wide
 from benchmarks.sizes_page import Cell, read_results
-from understudy.benchmark.simulators import Drawn, made_codes, made_long, made_wide
 from understudy.evaluation.table import Layout
 
 RESULTS = Path(__file__).parent / "results"
@@ -55,7 +55,7 @@ BATCH_VALUES = 2**23
 """Of the rows that are compared at once."""
 BINS = 20
 """Of a numeric column in the marginals that are compared."""
-MOST_PAIRS = 1_000
+MAX_PAIRS = 1_000
 """Of many columns, so many random pairs are compared."""
 
 
@@ -232,8 +232,8 @@ class Marginals:
 def cliques_of(names: Sequence[str]) -> list[tuple[str, ...]]:
     """All columns and all pairs; of too many pairs, some at random."""
     pairs = list(itertools.combinations(names, 2))
-    if len(pairs) > MOST_PAIRS:
-        chosen = np.random.default_rng(0).choice(len(pairs), MOST_PAIRS, replace=False)
+    if len(pairs) > MAX_PAIRS:
+        chosen = np.random.default_rng(0).choice(len(pairs), MAX_PAIRS, replace=False)
         pairs = [pairs[at] for at in chosen]
     return [*((name,) for name in names), *pairs]
 

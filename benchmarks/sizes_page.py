@@ -4,15 +4,12 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from understudy.benchmark.report.axes import Scale, scale_around, spread_labels, x_axis, y_axis
 from understudy.benchmark.report.document import Drawing
-from understudy.report import svg
-from understudy.report.svg import Style
+from understudy.benchmark.report.figures import COLOURS, INK, MARKERS, canvas, save
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-PANEL, HEIGHT, LEFT, RIGHT, GAP = 318.0, 150.0, 52.0, 226.0, 62.0
-"""Width and height of a panel; the ends of its horizontal axis; the distance between two rows of panels."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +47,7 @@ def read_results(path: Path) -> dict[Cell, dict]:
 def write(results: Results, folder: Path) -> None:
     """The page, and the picture for the documentation."""
     (folder / "sizes.md").write_text(page(results))
-    (IMAGES / "sizes.svg").write_text(draw(results).to_svg())
+    (IMAGES / "sizes.svg").write_text(draw(results).svg)
 
 
 def page(results: Results) -> str:
@@ -133,22 +130,20 @@ def _shown(value: float | None) -> str:
 def draw(results: Results) -> Drawing:
     """Seconds, memory and error on logarithmic axes: by rows above, by columns below."""
     methods = sorted({cell.method for cell in results if cell.table != "long"}, key=_order)
-    styles = {style.name: style for style in svg.styles(methods)}
-    parts: list[str] = []
-    for down, (table, size) in enumerate((("census", "rows"), ("wide", "columns"))):
-        for across, (key, title) in enumerate(_FIGURES):
-            body = _panel(results, table, size, key, title, styles)
-            parts.append(f'<g transform="translate({across * PANEL:g} {down * (HEIGHT + GAP):g})">{body}</g>')
-    return Drawing(
-        name="sizes",
-        title="A fit at epsilon 1 on two shared CPU cores. Dashed: error without privacy; dotted: sampling error",
-        label="Seconds, peak memory and error of 2-way marginals, by rows of a census table and by columns.",
-        body="".join(parts),
-        width=3 * PANEL,
-        height=2 * HEIGHT + GAP + 40,
-        head=(),
-        rows=(),
-    )
+    title = "A fit at epsilon 1 on two shared CPU cores. Dashed: error without privacy; dotted: sampling error"
+    with canvas(1000, 500, title, columns=3, rows=2) as (figure, grid):
+        for row, (table, size) in zip(grid, (("census", "rows"), ("wide", "columns")), strict=True):
+            for axes, (key, name) in zip(row, _FIGURES, strict=True):
+                _draw_panel(axes, results, (table, size, key), methods)
+                axes.set_xlabel(f"{size} (log scale)")
+                axes.set_ylabel(name)
+        lines = {
+            label: line for axes in grid.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        shown = [name for name in methods if name in lines]
+        figure.legend([lines[name] for name in shown], shown, loc="outside right center")
+        label = "Seconds, peak memory and error of 2-way marginals, by rows of a census table and by columns."
+        return save(figure, "sizes", label)
 
 
 _FIGURES = (("cpu_seconds", "CPU seconds"), ("gigabytes", "peak memory, GB"), ("tvd2", "2-way error (tvd2)"))
@@ -159,34 +154,31 @@ def _order(method: str) -> tuple[int, str]:
     return (known.index(method) if method in known else len(known)), method
 
 
-def _panel(results: Results, table: str, size: str, key: str, title: str, styles: Mapping[str, Style]) -> str:
-    """One figure against one size: a line for each method, named at its end."""
-    points = _points(results, table, size, key, private=True)
-    plain = _points(results, table, size, key, private=False) if key == "tvd2" else {}
-    if not points:
-        return ""
-    floor = _points(results, table, size, "sampling2", private=True) if key == "tvd2" else {}
+def _draw_panel(axes: Any, results: Results, what: tuple[str, str, str], methods: Sequence[str]) -> None:
+    """One figure against one size: a line for each method."""
+    points, plain, floor = _points(results, *what, private=True), {}, {}
+    if what[2] == "tvd2":
+        plain = _points(results, *what, private=False)
+        floor = _points(results, what[0], what[1], "sampling2", private=True)
     level = sorted({point for line in floor.values() for point in line})
-    lines = [*points.values(), *plain.values(), level]
-    top = 6.0
-    up = scale_around([y for line in lines for _, y in line], top + HEIGHT, top, is_log=True)
-    sizes = sorted({x for line in lines for x, _ in line})
-    across = scale_around(sizes, LEFT, RIGHT, is_log=True)
-    parts = [x_axis(across, across.ticks(4), top, top + HEIGHT, f"{size} (log scale)"), y_axis(up, LEFT, RIGHT, title)]
+    if not points:
+        return
+    axes.set(xscale="log", yscale="log")
     if level:
-        parts.append(f'<path d="{_path(level, across, up)}" fill="none" stroke="{svg.INK}" stroke-dasharray="1 3"/>')
-    for method, line in plain.items():
-        faint = dataclasses.replace(styles[method], dash="4 3")
-        parts.append(f'<path d="{_path(line, across, up)}" {faint.line} stroke-opacity="0.6"/>')
-    for method, line in points.items():
-        style = dataclasses.replace(styles[method], dash="")
-        parts.append(f'<path d="{_path(line, across, up)}" {style.line}/>')
-        parts += [style.mark(across.at(x), up.at(y), 3.4) for x, y in line]
-    ends = {method: up.at(line[-1][1]) for method, line in points.items()}
-    for method, y in spread_labels(ends, top + 4, top + HEIGHT).items():
-        parts.append(svg.line(across.at(points[method][-1][0]) + 4, ends[method], RIGHT + 6, y, svg.RULE))
-        parts.append(svg.text(RIGHT + 8, y + 3.8, method, extra=' class="axis"'))
-    return "".join(parts)
+        axes.plot(*zip(*level, strict=True), color=INK, linestyle=(0, (1, 3)))
+    for number, method in enumerate(methods):
+        colour = COLOURS[number % len(COLOURS)]
+        if method in plain:
+            axes.plot(*zip(*plain[method], strict=True), color=colour, linestyle=(0, (4, 3)), linewidth=1.2, alpha=0.6)
+        if method in points:
+            axes.plot(
+                *zip(*points[method], strict=True),
+                color=colour,
+                marker=MARKERS[number % len(MARKERS)],
+                markersize=4,
+                linewidth=1.3,
+                label=method,
+            )
 
 
 def _points(
@@ -198,7 +190,3 @@ def _points(
         if cell.table == table and cell.private == private and result.get(key, 0) > 0:
             found.setdefault(cell.method, []).append((getattr(cell, size), result[key]))
     return {method: sorted(found[method]) for method in sorted(found, key=_order)}
-
-
-def _path(line: Sequence[tuple[float, float]], across: Scale, up: Scale) -> str:
-    return "M" + "L".join(f"{across.at(x):.1f} {up.at(y):.1f}" for x, y in line)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "src"))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 RESULTS = HERE / "results"
 SUITES = ("frontier", "quail-paper", "peers")
 OVERVIEW = HERE.parent / "docs" / "benchmarks.md"
@@ -21,7 +21,11 @@ BEGIN, END = "<!-- suites: begin -->", "<!-- suites: end -->"
 
 def make_pages() -> Iterator[tuple[Path, str]]:
     """Every generated file with its content."""
-    from understudy.benchmark.pages import describe_results, render_page
+    from benchmarks.papers.quail.suite_page import build_quail_sections
+    from understudy.benchmark.pages import TITLES, describe_results
+    from understudy.benchmark.report.document import render_markdown
+    from understudy.benchmark.report.records import read_records as type_records
+    from understudy.benchmark.report.sections import build_sections
     from understudy.benchmark.results import read_records
 
     parts = []
@@ -31,7 +35,9 @@ def make_pages() -> Iterator[tuple[Path, str]]:
             continue
         records = read_records(source)
         info = describe_results(source, records)
-        page, pictures = render_page(records, info, image_folder=f"images/{name}")
+        build = build_quail_sections if name == "quail-paper" else build_sections
+        sections = build(type_records(records), info, TITLES)
+        page, pictures = render_markdown(sections, info, image_folder=f"images/{name}")
         yield RESULTS / f"suite_{name}.md", page
         for picture, content in pictures.items():
             yield RESULTS / "images" / name / picture, content
@@ -61,7 +67,7 @@ def add_results(folder: Path) -> None:
     records = {record["key"]: record for record in read_records(known)} if known.exists() else {}
     records |= {record["key"]: record for record in read_records(folder)}
     write_parquet(records.values(), known)
-    kept = {key: suite.get(key) for key in ("name", "title", "description", "command")}
+    kept = {key: suite.get(key) for key in ("name", "title", "description", "command", "footnotes")}
     (target / f"{suite['name']}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 

@@ -36,10 +36,10 @@ def prepare(folder: Path) -> None:
     import understudy as us
     from understudy.benchmark.tables import load_table
     from understudy.encoding import fit_codec
-    from understudy.privacy.counts import noisy_counts
-    from understudy.privacy.discovery import plan_discovery
-    from understudy.privacy.noise import SeededNoise
-    from understudy.privacy.table import PrivateTable
+    from understudy.privacy.mechanisms.counts import noisy_counts
+    from understudy.privacy.mechanisms.discovery import plan_discovery
+    from understudy.privacy.noise.source import SeededNoise
+    from understudy.privacy.rows.table import PrivateTable
     from understudy.synthesizers.dpgan import DPGAN
     from understudy.tables import conform
     from understudy.training.prepare import to_shares
@@ -115,11 +115,11 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, hyp
     import jax
     import jax.numpy as jnp
 
-    from understudy.models.networks import sample_codes
-    from understudy.privacy.clipping import noise_multiplier_beside_counts
-    from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
-    from understudy.privacy.rows import PrivateUnits, PublicUnits
-    from understudy.privacy.sampling import Batches, round_sampling_rate
+    from understudy.models.neural import sample_codes
+    from understudy.privacy.gradients.clipping import noise_multiplier_beside_counts
+    from understudy.privacy.gradients.dpsgd import ChargedSteps, PublicSteps
+    from understudy.privacy.gradients.poisson import Batches, round_sampling_rate
+    from understudy.privacy.rows.rows import PrivateUnits, PublicUnits
     from understudy.training.critics import Conditions, one_hot_blocks
     from understudy.training.gan import Hyperparameters, advance, batches_of, init_from_networks, init_state
     from understudy.training.generation import Context, generate

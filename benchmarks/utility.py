@@ -31,9 +31,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.simulated import TABLES as SIMULATED
+from benchmarks.simulated import load_simulated
 from benchmarks.utility_page import REAL, Result, as_markdown
 from understudy.benchmark.tables import missing_source, table_names
-from understudy.run.atomic import atomic_write
+from understudy.run.atomic import write_file
 
 HERE = Path(__file__).parent
 DEVELOPMENT = (*table_names("package"), "made_wide", "made_long", "xor3", "xor4", "xor5")
@@ -77,7 +79,7 @@ SUITES: dict[str, dict[str, Any]] = {
     },
 }
 KEYS = ("table", "epsilon", "method", "delta", "seed")
-MOST_ROWS = 50_000
+MAX_ROWS = 50_000
 """The largest number of sampled rows: three classifiers are trained on them."""
 
 
@@ -92,7 +94,7 @@ def run_cell(cell: dict) -> dict:
         guarantee = us.Guarantee(cell["epsilon"], cell["delta"])
         began, began_cpu = time.monotonic(), time.process_time()
         release = us.fit(train, cell["method"], guarantee, schema=schema, target=target, seed=cell["seed"])
-        fake = release.sample_arrow(min(train.num_rows, MOST_ROWS), seed=cell["seed"])
+        fake = release.sample_arrow(min(train.num_rows, MAX_ROWS), seed=cell["seed"])
         times = {"cpu": time.process_time() - began_cpu, "wall": time.monotonic() - began}
     figures = score(train.to_pandas(), None if test is None else test.to_pandas(), fake.to_pandas(), target)
     return {**cell, **figures, **times, "revisions": revisions_of(cell["method"]), "machine": machine()}
@@ -140,15 +142,18 @@ def _task(name: str) -> tuple:
         rows = read_source(UNLABELLED[name])
         columns = tuple(us.Column(name=each, kind="boolean", nullable=False) for each in rows.column_names)
         return rows, None, us.Schema(columns=columns, rows=rows.num_rows), None
-    table = load_table(name)
-    return table.train, table.test, table.schema, table.target
+    if name in SIMULATED:
+        table, test, schema = load_simulated(name)
+        return table, test, schema, schema.target
+    loaded = load_table(name)
+    return loaded.train, loaded.test, loaded.schema, loaded.target
 
 
 def present_tables(tables: list[str]) -> list[str]:
     """The tables that can be loaded; the others are printed, with the reason."""
     lacking: dict[str | None, list[str]] = {}
     for table in tables:
-        lacking.setdefault(missing_source(table), []).append(table)
+        lacking.setdefault(None if table in SIMULATED else missing_source(table), []).append(table)
     present = lacking.pop(None, [])
     for reason, left_out in lacking.items():
         print(f"benchmarks/utility.py: skipped {', '.join(left_out)}: {reason}", file=sys.stderr)
@@ -199,10 +204,10 @@ class Record:
         self.known.add(_key(result))
         print(json.dumps(result), flush=True)
         earlier = sum(not is_current(each) for each in self.results)
-        with atomic_write(self.path, force=True) as file:
-            file.write("".join(json.dumps(each) + "\n" for each in self.results).encode())
-        with atomic_write(self.page, force=True) as file:
-            file.write(as_markdown(self.results, self.suite, SUITES[self.suite], earlier=earlier).encode())
+        write_file(self.path, "".join(json.dumps(each) + "\n" for each in self.results).encode(), force=True)
+        write_file(
+            self.page, as_markdown(self.results, self.suite, SUITES[self.suite], earlier=earlier).encode(), force=True
+        )
 
 
 def read_results(path: Path) -> list[dict]:

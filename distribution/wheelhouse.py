@@ -1,6 +1,6 @@
 """Builds the wheel and the source archive, or gathers a wheelhouse: all that an installation without a network needs.
 
-    python distribution/wheelhouse.py dist                          # understudy-*.whl and understudy-*.tar.gz
+    python distribution/wheelhouse.py dist                          # the wheel and the source archive
     python distribution/wheelhouse.py wheelhouse --extras pandas    # the wheel, its dependencies, and their hashes
 
 Wheels are gathered for the system and the version of Python that this script runs with.
@@ -12,10 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+FILE_NAME = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"].replace("-", "_")
+"""How the names of the wheel and the source archive begin."""
 REQUIREMENTS, CHECKSUMS = "requirements.txt", "SHA256SUMS"
 
 
@@ -31,7 +34,7 @@ def copy_sources(folder: Path) -> None:
 def build_wheel(sources: Path, out: Path) -> Path:
     """Builds the wheel of a source folder, with the setuptools of this environment."""
     _pip("wheel", "--no-deps", "--no-build-isolation", str(sources), "--wheel-dir", str(out))
-    (wheel,) = out.glob("understudy-*.whl")
+    (wheel,) = out.glob(f"{FILE_NAME}-*.whl")
     return wheel
 
 
@@ -40,7 +43,7 @@ def build_archive(sources: Path, out: Path) -> Path:
     program = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
     command = [sys.executable, "-c", program, str(out.absolute())]
     subprocess.run(command, cwd=sources, check=True, stdout=subprocess.DEVNULL)
-    (archive,) = out.glob("understudy-*.tar.gz")
+    (archive,) = out.glob(f"{FILE_NAME}-*.tar.gz")
     return archive
 
 

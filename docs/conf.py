@@ -49,7 +49,8 @@ nb_execution_in_temp = True  # they write files
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
-os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+_PATHS = [str(ROOT / "src"), str(ROOT / "docs" / "tutorials"), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(_PATHS)
 
 html_theme = "furo"
 html_static_path = ["_static"]

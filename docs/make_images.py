@@ -41,9 +41,11 @@ def draw_city() -> str:
     import numpy as np
 
     import understudy as us
-    from understudy.benchmark.simulators import city
+
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from benchmarks.city import city
     from understudy.evaluation.locations import location_scores
-    from understudy.report.map_section import draw_map
+    from understudy.report.chart_sections import draw_map
 
     drawn = city()
     fake = us.fit(drawn.train, "mst", epsilon=1, delta=1e-6, schema=drawn.schema, seed=0).sample(100_000, seed=0)

@@ -1,15 +1,44 @@
-"""What many tests build: ledgers with seeded noise, encoded tables, and runs that end early."""
+"""What many tests build: ledgers with seeded noise, encoded tables, runs that end early; errors by their fields."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 import pyarrow as pa
+import pytest
 
 import understudy as us
 from understudy.encoding import fit_codec
-from understudy.privacy.discovery import plan_discovery
-from understudy.privacy.noise import NoiseSource, SeededNoise
-from understudy.privacy.rows import PrivateRows
-from understudy.privacy.table import PrivateTable
+from understudy.privacy.mechanisms.discovery import plan_discovery
+from understudy.privacy.noise.source import NoiseSource, SeededNoise
+from understudy.privacy.rows.rows import PrivateRows
+from understudy.privacy.rows.table import PrivateTable
+
+E = TypeVar("E", bound=BaseException)
+
+
+@contextmanager
+def raises(error: type[E], **fields: object) -> Iterator[pytest.ExceptionInfo[E]]:
+    """`pytest.raises`, and what the fields of the error must be: tests tell causes apart by them, not by its words."""
+    with pytest.raises(error) as caught:
+        yield caught
+    found = {name: getattr(caught.value, name) for name in fields}
+    assert found == fields, f"{found}, expected {fields}: {caught.value}"
+
+
+@contextmanager
+def over_budget(query: str) -> Iterator[pytest.ExceptionInfo[us.BudgetExceeded]]:
+    """This query is refused for what it would cost, not since the plan has another one (then `needed` is None)."""
+    with raises(us.BudgetExceeded, query=query) as caught:
+        yield caught
+    needed, left = caught.value.needed, caught.value.left
+    assert needed is not None, caught.value
+    assert left is not None, caught.value
+    assert needed > left
+
+
+class RowsRead(AssertionError):
+    """Rows were read: what a test puts in their place raises it."""
 
 
 def make_guarantee(epsilon: float = 1.0) -> us.Guarantee:

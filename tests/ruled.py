@@ -81,7 +81,7 @@ equals = 24
 skip = "employer"
 when = "NOT member"
 """
-"""Kept by a difference and by rejection, by structural zeros, by a joint column, a lookup, and shares."""
+"""Satisfied by a difference and by rejection, by structural zeros, by a joint column, a lookup, and shares."""
 
 
 def ruled_schema(**facts: object) -> us.Schema:
@@ -89,7 +89,7 @@ def ruled_schema(**facts: object) -> us.Schema:
 
 
 def ruled_table(num_rows: int = 397, *, seed: int = 0, broken: float = 0.1) -> pa.Table:
-    """Rows that keep the rules, but for a fraction of each column that is shuffled, so that some rows break each."""
+    """Rows that satisfy the rules, but for a fraction of each column that is shuffled, so that some rows break each."""
     draw = np.random.default_rng(seed)
     start, member = draw.integers(0, 10, num_rows), draw.random(num_rows) < 0.5
     length = draw.choice([0, 1, 2, 3, 5, 9], num_rows)

@@ -5,14 +5,16 @@ import json
 import math
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import understudy as us
-from understudy import certificate, certificate_page
+from understudy import certificate
+from understudy.certificate import page as certificate_page
 from understudy.cli import run
-from understudy.composition import NextRelease, describe_total, earlier_releases
-from understudy.privacy.events import UnitHistogram
-from understudy.privacy.ledger import PublicFacts, Query, Statement
+from understudy.privacy.accounting.events import UnitHistogram
+from understudy.privacy.accounting.ledger import Guarantee, PublicFacts, Query, Statement
+from understudy.run.composition import describe_total, earlier_releases
 
 STATEMENT = Statement(
     epsilon_target=1.0,
@@ -26,7 +28,7 @@ STATEMENT = Statement(
     queries=(),
     facts=PublicFacts(name="stays"),
 )
-NOW = NextRelease("stays", None, 1.0, 1e-6)
+NOW = PublicFacts(name="stays"), Guarantee(1.0, 1e-6)
 
 
 def changed(unit: str | None = None, **facts: object) -> Statement:
@@ -34,39 +36,39 @@ def changed(unit: str | None = None, **facts: object) -> Statement:
 
 
 def test_epsilons_and_deltas_are_added() -> None:
-    assert describe_total([], NOW) is None
-    assert describe_total([STATEMENT], NOW) == (
+    assert describe_total([], *NOW) is None
+    assert describe_total([STATEMENT], *NOW) == (
         "This folder already holds a release of this table (epsilon 1). Together with this run they guarantee epsilon "
         "2 at delta 2e-06."
     )
     three = [STATEMENT, changed(epsilon=0.5), changed(epsilon=0.3, delta=1e-5, released=False)]
-    assert describe_total(three, NOW) == (
+    assert describe_total(three, *NOW) == (
         "This folder already holds 3 releases and failed runs of this table (epsilon 1, 0.5 and 0.3). Together with "
         "this run they guarantee epsilon 2.8 at delta 1.3e-05."
     )
 
 
 def test_figures_are_never_rounded_down() -> None:
-    text = describe_total([changed(epsilon=0.123451)], NextRelease("stays", None, 0.1, 1e-6))
+    text = describe_total([changed(epsilon=0.123451)], NOW[0], Guarantee(0.1, 1e-6))
     assert text is not None
     assert "epsilon 0.2235 at" in text
 
 
 def test_costs_of_different_units_cannot_be_added() -> None:
-    text = describe_total([STATEMENT, changed(unit="person")], NOW)
+    text = describe_total([STATEMENT, changed(unit="person")], *NOW)
     assert text is not None
     assert text.endswith(
         "(epsilon 1 and 1). Their privacy units differ ('person' and each row), so the costs cannot be added. Use one "
         "unit for all releases of a table."
     )
-    same = describe_total([changed(unit="person")], dataclasses.replace(NOW, unit="person"))
+    same = describe_total([changed(unit="person")], PublicFacts(name="stays", unit="person"), NOW[1])
     assert same is not None
     assert "guarantee epsilon 2 at" in same
 
 
 @pytest.mark.parametrize("before", [changed(seeded=True), changed(epsilon=math.inf)])
 def test_with_a_release_that_is_not_private_there_is_no_guarantee(before: Statement) -> None:
-    text = describe_total([STATEMENT, before], NOW)
+    text = describe_total([STATEMENT, before], *NOW)
     assert text == (
         "This folder already holds 2 releases of this table, not all private. Together with this run they have no "
         "guarantee."
@@ -100,6 +102,23 @@ def test_releases_are_found_by_the_name_of_their_table(tmp_path: Path) -> None:
         assert [statement.epsilon for statement in found] == [1.0, 0.5, 0.3]
     assert earlier_releases(tmp_path / "a.release", None) == ()
     assert earlier_releases(tmp_path / "absent" / "a.release", "stays") == ()
+
+
+@pytest.mark.parametrize("name", ["epsilon", "epsilon_rdp"])
+def test_a_certificate_that_states_less_than_it_costs_counts_in_full(tmp_path: Path, name: str) -> None:
+    """Or a forged one beside a release would lower the total that the steward sees."""
+    schema = {"table": {"name": "stays", "rows": 90}, "columns": {"a": {"kind": "boolean"}}}
+    us.fit(pa.table({"a": [True, False] * 45}), "independent", epsilon=1, schema=schema).save(tmp_path / "a.release")
+    path = tmp_path / "a.release" / "certificate.json"
+    content = json.loads(path.read_text())
+    spent = content["guarantee"]["epsilon"]
+    content["guarantee"] |= {"epsilon": 0.01, name: 0.01}
+    path.write_text(json.dumps(content))
+    (found,) = earlier_releases(tmp_path / "b.release", "stays")
+    assert found.epsilon >= 0.999 * spent
+    text = describe_total([found], *NOW)
+    assert text is not None
+    assert "epsilon 0.01" not in text
 
 
 @pytest.mark.made_up_figures

@@ -153,8 +153,8 @@ def test_versions_are_the_tested_ones(gathered: Path, installed: Callable[..., s
     found = {_canonical(each["name"]): each["version"] for each in json.loads(listed)}
     pins = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(), flags=re.MULTILINE)
     tested = {_canonical(name): version for name, version in pins}
-    assert {name: version for name, version in found.items() if name not in ("pip", "setuptools", "understudy")} == {
-        name: tested[name] for name in found if name not in ("pip", "setuptools", "understudy")
+    assert {name: version for name, version in found.items() if name not in ("pip", "setuptools", "understudy-dp")} == {
+        name: tested[name] for name in found if name not in ("pip", "setuptools", "understudy-dp")
     }
     installed("pip", "check")
 
@@ -171,7 +171,9 @@ def test_python_imports_the_installed_package(installed: Callable[..., str], pla
 
 def test_the_demo_and_a_table_of_ones_own(installed: Callable[..., str], place: Path) -> None:
     """Without a network, another package or a file of the clone."""
-    assert "Private runs are possible." in installed("understudy", "doctor")
+    checks = installed("understudy", "doctor")
+    assert "Private runs are possible." in checks
+    assert re.search(r"ok +understudy-dp +\S+ \(not 'understudy', which is another project's\)", checks)
     installed("understudy", "demo", "--quiet")
     work = place / "work"
     assert {"synthetic.csv", "report.html", "schema.toml"} <= {

@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from understudy.errors import (
+    BookError,
     BudgetExceeded,
     ConditionError,
     ConfigError,
@@ -23,6 +24,7 @@ from understudy.errors import (
         TableError("text", column="age", line=3),
         BudgetExceeded("text", query="size", needed=0.2, left=0.1),
         ConditionError("text", column="age"),
+        BookError("text", reason="edited"),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import understudy as us
+from tests.builders import raises
 from understudy.cli import run
 from understudy.progress import display_progress, open_progress
 
@@ -52,18 +53,18 @@ def test_the_three_ways_to_give_a_guarantee_are_one(people: pd.DataFrame) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "setting"),
     [
-        ({}, r"epsilon=1 \(smaller is more private\)"),
-        ({"delta": 1e-6}, "Give epsilon too"),
-        ({"guarantee": us.Guarantee(1.0), "epsilon": 1}, "either guarantee, or epsilon and delta"),
-        ({"guarantee": us.Guarantee(1.0), "delta": 1e-6}, "either guarantee, or epsilon and delta"),
-        ({"guarantee": 1.0}, r"found float\. Write epsilon=1"),
-        ({"epsilon": "1"}, "must be a number, found the text '1'"),
+        ({}, "epsilon"),
+        ({"delta": 1e-6}, "delta"),
+        ({"guarantee": us.Guarantee(1.0), "epsilon": 1}, "guarantee"),
+        ({"guarantee": us.Guarantee(1.0), "delta": 1e-6}, "guarantee"),
+        ({"guarantee": 1.0}, "guarantee"),
+        ({"epsilon": "1"}, "epsilon"),
     ],
 )
-def test_what_is_no_guarantee_is_one_line(people: pd.DataFrame, given: dict[str, Any], said: str) -> None:
-    with pytest.raises(us.ConfigError, match=said) as raised:
+def test_what_is_no_guarantee_is_one_line(people: pd.DataFrame, given: dict[str, Any], setting: str) -> None:
+    with raises(us.ConfigError, setting=setting) as raised:
         us.fit(people, "independent", schema=SECTIONS, **given)
     assert "\n" not in str(raised.value)
 
@@ -87,16 +88,16 @@ def test_a_schema_is_given_as_file_dict_or_object(people: pd.DataFrame, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "fields"),
     [
-        (5, "path of a schema file or a dict"),
-        ("absent.toml", "There is no file"),
-        ({"colums": {}}, "Did you mean 'columns'"),
-        ({"columns": {"age": {"kind": "number"}}}, "number"),
+        (5, {"column": None, "key": None}),
+        ("absent.toml", {"column": None, "key": None}),
+        ({"colums": {}}, {"key": "colums"}),
+        ({"columns": {"age": {"kind": "number"}}}, {"column": "age", "key": "kind"}),
     ],
 )
-def test_what_is_no_schema_is_one_line(people: pd.DataFrame, given: Any, said: str) -> None:
-    with pytest.raises(us.SchemaError, match=said):
+def test_what_is_no_schema_is_one_line(people: pd.DataFrame, given: Any, fields: dict[str, str | None]) -> None:
+    with raises(us.SchemaError, **fields):
         us.fit(people, "independent", epsilon=1, schema=given)
 
 
@@ -137,7 +138,7 @@ def test_plan_and_evaluate_warn(people: pd.DataFrame) -> None:
     few = people[:5].reset_index(drop=True)
     scores: list[us.Scorecard] = []
     call = {"holdout": people, "schema": SECTIONS, "metrics": ["tv1"], "effort": "quick"}
-    found_of_scores = _warnings_of(lambda: scores.append(us.evaluate(people, few, **call)))  # type: ignore[arg-type]
+    found_of_scores = _warnings_of(lambda: scores.append(us.evaluate(people, few, **call)))
     assert found_of_scores == list(scores[0].warnings)
     assert found_of_scores
 
@@ -199,5 +200,5 @@ def test_progress_in_a_notebook_is_one_bar_that_goes_away(monkeypatch: pytest.Mo
 
 
 def test_what_is_no_progress_is_refused() -> None:
-    with pytest.raises(us.ConfigError, match="must be True, False or a function"), open_progress("yes", "x"):  # type: ignore[arg-type]
+    with raises(us.ConfigError, setting="progress"), open_progress("yes", "x"):  # type: ignore[arg-type]
         pass

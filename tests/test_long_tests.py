@@ -1,21 +1,24 @@
 """long_tests.txt names tests that exist."""
 
-import pytest
+import functools
 
 from tests.conftest import LONG_TESTS, ROOT
 
 LINES = [line for line in LONG_TESTS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_every_line_names_a_test(line: str) -> None:
-    mark, name = line.split(maxsplit=1)
-    path, _, test = name.partition("::")
-    assert mark in ("long", "slow")
-    # The tests of a contract are written once, and imported by the files that run them.
+@functools.cache
+def source_of(path: str) -> str:
+    """The source of a file of tests; those of a contract are written once, and imported by the files that run them."""
     files = [ROOT / path, *((ROOT / path).parent.glob("*.py") if "/contract/" in path else ())]
-    assert (ROOT / path).exists()
-    assert not test or any(f"def {test.partition('[')[0]}(" in file.read_text(encoding="utf-8") for file in files)
+    return "".join(file.read_text(encoding="utf-8") for file in files)
+
+
+def test_every_line_names_a_test() -> None:
+    assert {line.split(maxsplit=1)[0] for line in LINES} == {"long", "slow"}
+    names = [line.split(maxsplit=1)[1].partition("[")[0].partition("::") for line in LINES]
+    assert not [(path, test) for path, _, test in names if test and f"def {test}(" not in source_of(path)]
+    assert not [path for path, _, test in names if not test and not (ROOT / path).exists()]
 
 
 def test_no_test_is_named_twice() -> None:

@@ -1,9 +1,12 @@
 """The boosting paper's MNIST experiments, in small: what images go through is what rows of a table go through."""
 
 import dataclasses
+import gzip
+import hashlib
 import json
 import math
 import os
+import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,20 +19,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.errors import BudgetExceeded
-from understudy.privacy.clipping import Clip, add_noise, clipped_sum, unit_loss
-from understudy.privacy.dpsgd import ChargedSteps, noisy_gradient
-from understudy.privacy.ghost import has_rules
-from understudy.privacy.sampling import Batches
+from understudy.errors import BudgetExceeded, TableError
+from understudy.privacy.gradients.clipping import Clip, add_noise, clipped_sum, unit_loss
+from understudy.privacy.gradients.dpsgd import ChargedSteps, noisy_gradient
+from understudy.privacy.gradients.ghost import has_rules
+from understudy.privacy.gradients.poisson import Batches
 from understudy.synthesizers.boosted.game import evaluate_critics
-from understudy.training.critics import row_loss
+from understudy.training.critics import LOSSES, row_loss
 from understudy.training.gan import batches_of
 from understudy.training.generation import generate
-from understudy.training.losses import LOSSES
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.papers.pgb import mnist, mnist_budget, mnist_networks, mnist_page
+from benchmarks.papers.pgb import mnist, mnist_budget, mnist_images, mnist_networks, mnist_page
 
 SMOKE = mnist_budget.PROFILES["smoke"]
 SETTINGS = SMOKE.settings(600, private=True)
@@ -236,3 +238,37 @@ def test_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert lines[0]["classifier"]["accuracy"] > 0.3
     assert len(os.listdir(tmp_path)) == 4
     assert "## Not private" in capsys.readouterr().out
+
+
+# --------------------------------------------------------------------------------------------------------------- images
+
+
+def idx_bytes(array: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+@needs_images
+@pytest.mark.slow
+def test_images_are_made_from_the_published_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = mnist_images.load_images()
+    assert [array.shape for array in arrays.values()] == [(60_000, 28, 28), (60_000,), (10_000, 28, 28), (10_000,)]
+    assert arrays["y_train"][:5].tolist() == [5, 0, 4, 1, 9]
+    raw = idx_bytes(arrays["x_train"])
+    assert hashlib.md5(raw).hexdigest() == "6bbc9ace898e44ae57da46a324031adb"  # of the file as it is known
+    for name, file in mnist_images.FILES.items():
+        (tmp_path / file).write_bytes(gzip.compress(idx_bytes(arrays[name]), 1))
+    monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path))
+    assert mnist_images.fetch_images(tmp_path.as_uri()) == tmp_path / "mnist.npz"
+    fetched = mnist_images.load_images()
+    assert all(np.array_equal(fetched[name], arrays[name]) for name in arrays)
+
+
+@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"\0\0\x08\x01\0\0\0\5abc", mtime=0)])
+def test_files_that_are_not_images_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path))
+    with pytest.raises(TableError, match=r"mnist_images\.py"):
+        mnist_images.load_images()
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(content)
+    with pytest.raises(TableError, match=r"train-images-idx3-ubyte\.gz (cannot be fetched|is not an IDX file)"):
+        mnist_images.fetch_images(tmp_path.as_uri())
+    assert not (tmp_path / "mnist.npz").exists()

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 import understudy as us
-from understudy.privacy.events import Selections, SubsampledGaussian
-from understudy.privacy.ledger import Budget
+from understudy.privacy.accounting.events import Selections, SubsampledGaussian
+from understudy.privacy.accounting.ledger import Budget
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
+from understudy.synthesizers.boosted.method import DRS
 from understudy.synthesizers.dpgan import DPGAN
-from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.protocol import Capabilities
 from understudy.training.trajectory import Trajectory
 
@@ -72,7 +72,7 @@ def test_the_last_critic_scores_the_last_generator() -> None:
 
         def trajectory(self, *arguments: Any, checkpoints: int, **more: Any) -> Trajectory:
             calls.append(checkpoints)
-            return Trajectory(("first", "last"), lambda rows: np.tile([0.1, 0.9], (len(rows), 1)))  # type: ignore
+            return Trajectory(("first", "last"), lambda rows: np.tile([0.1, 0.9], (len(rows), 1)))  # type: ignore[arg-type]
 
     once: Any = core._Once(Two(), 5)  # type: ignore[arg-type]
     both, last = (once.trajectory(None, checkpoints=count, every=5) for count in (2, 1))

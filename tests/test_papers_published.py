@@ -21,10 +21,10 @@ from understudy.benchmark.population import fit_population
 from understudy.benchmark.tables import declared_schema
 from understudy.encoding import assumed_domain
 from understudy.encoding.features import layout_of, num_features
-from understudy.privacy.dpsgd import ChargedSteps
-from understudy.privacy.events import SubsampledGaussian
-from understudy.privacy.ledger import Budget
-from understudy.privacy.rows import PrivateUnits
+from understudy.privacy.accounting.events import SubsampledGaussian
+from understudy.privacy.accounting.ledger import Budget
+from understudy.privacy.gradients.dpsgd import ChargedSteps
+from understudy.privacy.rows.rows import PrivateUnits
 from understudy.schema import Domain, NumericDomain, Schema
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Hyperparameters, advance, batches_of, init_state

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.synthesizers import express, read_method
+from understudy.synthesizers import express
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.papers import experiment, rows
+from benchmarks.papers import experiment, methods, rows
 from benchmarks.papers.quail import as_published, core, grid, regression, scales, splits, summary, tables, views
-from understudy.benchmark.simulators import made_classes, made_regression
+from benchmarks.simulated import made_classes, made_regression
 
 needs_tables = pytest.mark.skipif(not os.environ.get("UNDERSTUDY_DATA"), reason="no folder of public tables")
 
@@ -94,10 +94,10 @@ def test_the_paper_repeats_ten_times_with_its_five_synthesizers() -> None:
 
 def test_the_ten_methods_as_published_have_the_noise_of_the_paper() -> None:
     """By themselves and inside QUAIL, as expressions that give the same methods again."""
-    for methods in as_published.METHODS.values():
-        assert list(methods) == list(summary.TEN)
-        for name, method in methods.items():
-            assert read_method(express(method)) == method
+    for known in as_published.METHODS.values():
+        assert list(known) == list(summary.TEN)
+        for name, method in known.items():
+            assert methods.read(express(method)) == method
             inner: Any = method.inner if isinstance(method, us.Quail) else method
             noise = {"dpgan": 3.5, "dpctgan": 5.0}.get(name.removeprefix("quail(").removesuffix(")"))
             assert getattr(inner, "noise_multiplier", None) == noise

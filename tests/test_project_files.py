@@ -1,13 +1,20 @@
-"""Files at the top of the repository: the citation, the recipe of the image, and what may get into it."""
+"""Files at the top of the repository: the citation, the recipe of the image, and what may get into it; and the name."""
 
 import re
+import subprocess
+import tomllib
 
+import pytest
 import yaml
 
+from distribution import coverage_table, dependency_tables, matrix
 from tests.conftest import ROOT
 from understudy import __version__
+from understudy._version import DISTRIBUTION
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PYTEST = PYPROJECT["tool"]["pytest"]["ini_options"]
 
 
 def _instructions(text: str) -> list[tuple[str, str]]:
@@ -50,3 +57,93 @@ def test_the_image_has_the_python_of_the_tested_versions() -> None:
     (default,) = (arguments for name, arguments in _instructions(DOCKERFILE) if name == "ARG")
     assert re.fullmatch(r"PYTHON=3\.\d+", default)
     assert f">={default.removeprefix('PYTHON=')}" in (ROOT / "pyproject.toml").read_text()
+
+
+def test_continuous_integration_runs_all_but_the_slow_tests() -> None:
+    """Every marker names the target that runs its tests."""
+    targets = dict(re.findall(r"^(\w+): .* run with make ([\w-]+)$", "\n".join(PYTEST["markers"]), flags=re.MULTILINE))
+    left_out = set(re.findall(r"not (\w+)", PYTEST["addopts"]))
+    assert set(targets) == left_out
+    ran = re.findall(r"^make (.*)$", (ROOT / ".ci" / "run").read_text(), flags=re.MULTILINE)
+    made = {word for line in ran for word in line.split()}
+    assert {marker for marker, target in targets.items() if target not in made} == {"slow"}
+    assert {"check", "test", "docs", "papers"} <= made
+
+
+def test_the_tables_of_dependencies_are_those_of_the_project_file() -> None:
+    tables = dependency_tables.make_tables((ROOT / "pyproject.toml").read_text())
+    page = dependency_tables.PAGE.read_text()
+    assert dependency_tables.replace_tables(page, tables) == page, "Run: python distribution/dependency_tables.py"
+    extras, groups = PYPROJECT["project"]["optional-dependencies"], PYPROJECT["dependency-groups"].values()
+    listed = [*PYPROJECT["project"]["dependencies"], *extras, *(line for group in groups for line in group)]
+    assert len(re.findall(r"^\| (?!.*job \|)[\w(]", tables, flags=re.MULTILINE)) == len(listed)
+    with pytest.raises(ValueError, match="a comment that says its job"):
+        dependency_tables.make_tables('dependencies = [  # core\n  "numpy>=2.0",\n]\n[project.scripts]\n')
+
+
+def test_the_matrix_pins_every_lower_bound_and_its_tests_exist() -> None:
+    pins = dict(line.split("==") for line in matrix.lower_bounds())
+    assert {f"{name}>={version}" for name, version in pins.items()} >= set(PYPROJECT["project"]["dependencies"])
+    assert set(matrix.EXTRAS) <= set(PYPROJECT["project"]["optional-dependencies"])
+    assert all((ROOT / name).exists() for name in matrix.TESTS)
+
+
+@pytest.mark.parametrize(("lines_run", "problems"), [(9800, 0), (9799, 1), (0, 1)])
+def test_a_folder_below_its_minimum_is_named(lines_run: int, problems: int) -> None:
+    def file(lines: int) -> dict:
+        figures = {"covered_lines": lines, "num_statements": 10_000, "covered_branches": 1, "num_branches": 3}
+        return {"summary": figures}
+
+    files = {"src/understudy/privacy/noise/source.py": file(lines_run), "src/understudy/run/run.py": file(10_000)}
+    folders = coverage_table.count_by_folder(files | {"src/understudy/api.py": file(0)})
+    found = coverage_table.shortfalls(folders)
+    assert [line.partition(":")[0] for line in found] == ["privacy/"] * problems
+    assert coverage_table.make_table(folders).splitlines()[-1].startswith("| all | 30000 |")
+    del files["src/understudy/run/run.py"]
+    assert any(line.startswith("run/") for line in coverage_table.shortfalls(coverage_table.count_by_folder(files)))
+
+
+def test_hooks_download_nothing() -> None:
+    """They run what `make setup` installs."""
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert [(each["repo"], hook["language"]) for each in hooks for hook in each["hooks"]] == [("local", "system")] * 2
+    checks = re.search(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert checks is not None
+    assert "ruff format" in checks[1]
+    assert "ruff check" in checks[1]
+
+
+ANOTHER_PROJECT = re.compile(r"understudy\\?\[\w|pip3? install(\s+-\S+)*\s+['\"]?understudy(?![\w-])")
+"""The plain name where pip would take it for a distribution: that of other software."""
+
+
+def test_what_pip_is_told_to_install_is_ours() -> None:
+    assert PYPROJECT["project"]["name"] == DISTRIBUTION
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file() and (ROOT / name).suffix not in (".png", ".gz", ".zip"):
+            text = (ROOT / name).read_text(encoding="utf-8", errors="replace")
+            assert (wrong := ANOTHER_PROJECT.search(text)) is None, f"{name}: {wrong}"
+
+
+@pytest.mark.parametrize(
+    "text", ["pip install {}", "pip install -U '{}==0.1'", "'{}[geo]'", 'pip install "{}[all]"', r"'{}\[geo\]'"]
+)
+def test_the_other_spelling_is_found(text: str) -> None:
+    assert ANOTHER_PROJECT.search(text.format("understudy"))
+    assert not ANOTHER_PROJECT.search(text.format(DISTRIBUTION))
+    assert not ANOTHER_PROJECT.search(text.format("understudy_dp-0.1.0-py3-none-any.whl"))
+
+
+IGNORED = re.compile(r"# type: ignore(\[[\w, -]+\])?(  # \S.*)?$")
+
+
+def test_a_type_that_is_not_checked_has_its_code_and_a_reason() -> None:
+    """The reason is a comment beside it, or in the line above."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        lines = ["", *path.read_text(encoding="utf-8").splitlines()]
+        for number, line in enumerate(lines):
+            if "type: ignore" in line:
+                found = IGNORED.search(line)
+                said = found is not None and found[1] and (found[2] or "# " in lines[number - 1])
+                assert said, f"{path.relative_to(ROOT)}, line {number}: {line.strip()}"

@@ -1,4 +1,4 @@
-"""Rules of the schema, from the table to synthetic rows: kept by every row, at no cost, or refused in one line."""
+"""Rules of the schema, from the table to synthetic rows: satisfied by every row at no cost, or refused in one line."""
 
 import dataclasses
 from datetime import date, datetime, timedelta
@@ -19,7 +19,7 @@ from tests.ruled import ruled_schema, ruled_table, violations
 from understudy.cli import run
 from understudy.errors import ConditionError
 from understudy.notes import Level
-from understudy.schema.rules import Keep
+from understudy.rules.rules import Keep
 from understudy.synthesizers import SYNTHESIZERS
 from understudy.tables import ReadOptions, conform, read_table
 
@@ -30,7 +30,7 @@ GUARANTEE = us.Guarantee(3.0, 1e-6)
 
 @pytest.mark.parametrize("max_rows_per_unit", [1, 3])
 def test_sensitivity_one_unit_changes_its_own_codes_alone(max_rows_per_unit: int) -> None:
-    """Whatever its rows are: kept, moved or left out. The codes of all others stay, and the unit has no more rows."""
+    """Whatever its rows are: unchanged, moved or left out. The codes of all others stay, the unit has no more rows."""
     schema = ruled_schema(max_rows_per_unit=max_rows_per_unit)
     table = ruled_table(60)
     codes = _codes(table, schema)
@@ -241,8 +241,8 @@ def test_files_keep_the_rules_in_their_own_formats(tmp_path: Path) -> None:
 
 
 def test_rejection_keeps_the_conditional_distribution() -> None:
-    """Two independent numbers in two bins each, and a rule that no bin decides: the pairs that keep it have the odds of
-    their bins, which are those of the real rows that keep it."""
+    """Two independent numbers in two bins each, and a rule that no bin decides: the pairs that satisfy it have the odds
+    of their bins, which are those of the real rows that satisfy it."""
     numbers = np.arange(8)
     pairs = np.array([(a, b) for a in numbers for b in numbers])
     table = pa.table({"a": np.repeat(pairs[:, 0], 50), "b": np.repeat(pairs[:, 1], 50)})

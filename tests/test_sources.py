@@ -4,13 +4,14 @@ import contextlib
 import itertools
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,7 +21,9 @@ from tests.tables.test_databases import server as server
 from tests.tables.test_stream import sizes
 from tests.test_batches import COLUMNS, people
 from understudy.cli import run
-from understudy.failed_run import SpentError
+from understudy.privacy.rows.table import table_digest
+from understudy.run.failure import SpentError
+from understudy.run.sources import read_private_table
 from understudy.schema import as_schema
 from understudy.tables import write_table
 
@@ -100,6 +103,57 @@ def test_a_postgres_table(server: str, from_memory: list[object]) -> None:
         connection.commit()
     with sizes(rows=90):
         assert released(f"{server}::stays") == from_memory
+
+
+# ----------------------------------------------------------------------------------------------------------- passes
+
+
+@contextlib.contextmanager
+def counted_passes() -> Iterator[list[int]]:
+    """How many rows each pass over a CSV file has read to the end."""
+    passes: list[int] = []
+    open_csv = pa.csv.open_csv
+
+    def counted(*args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        num_rows = 0
+        for batch in open_csv(*args, **options):
+            yield batch
+            num_rows += batch.num_rows
+        passes.append(num_rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pa.csv, "open_csv", counted)
+        yield passes
+
+
+@pytest.mark.parametrize(("kept", "most"), [(2**28, 1), (0, 4)], ids=["small", "large"])
+@pytest.mark.parametrize("schema", [None, "people.toml"], ids=["drafted", "declared"])
+def test_how_often_a_file_is_parsed(
+    kept: int, most: int, schema: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large one without a schema to draft it, for categories and bounds, for histograms, and to encode it."""
+    monkeypatch.chdir(tmp_path)
+    write_table(people().drop_columns(["who"]), "people.csv")
+    as_schema({"columns": {name: column for name, column in COLUMNS.items() if name != "who"}}).write("people.toml")
+    options = [] if schema is None else ["--schema", schema]
+    with sizes(rows=90, block=1 << 11, kept=kept), counted_passes() as passes:
+        command = ["synth", "people.csv", *options, "--epsilon", "9", "--method", "independent", "-o", "fake.csv"]
+        assert run([*command, "--seed", "1"]) == 0
+    most += schema is not None and kept == 0  # read once to check it, and once for its digest
+    assert passes == [NUM_ROWS + 1] * most  # with the row that marks the end
+
+
+def test_a_resumed_run_recognises_a_large_table_without_a_schema(tmp_path: Path) -> None:
+    """By the hash that the first pass has made."""
+    tables = [people(), people().slice(1), people().set_column(2, "age", pa.array(range(NUM_ROWS)))]
+    digests = []
+    for number, table in enumerate([*tables, people()]):
+        path = tmp_path / f"{number}.csv"
+        write_table(table, path)
+        with sizes(rows=90, block=1 << 11):
+            digests.append(table_digest(read_private_table(path).table, b"key"))
+    assert digests[0] == digests[3]
+    assert len(set(digests)) == 3
 
 
 # ----------------------------------------------------------------------------------------------------------- faults

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import understudy as us
-from understudy.summary import MOST_ROWS, Summary
+from understudy.summary import MAX_ROWS, Summary
 
 NAMES = [f"column {number}" for number in range(60)]
 SCHEMA = {"table": {"rows": 500, "name": "Many <i>"}, "columns": {name: {"kind": "boolean"} for name in NAMES}}
@@ -60,7 +60,7 @@ def test_an_unprotected_release_says_so_first() -> None:
 
 
 def test_long_tables_are_counted() -> None:
-    rows = [(str(number), "x" * 200) for number in range(MOST_ROWS + 3)]
+    rows = [(str(number), "x" * 200) for number in range(MAX_ROWS + 3)]
     summary = Summary("Title", {}, ("number", "text"), rows)
     assert "... and 3 more" in summary.to_text()
     assert "... and 3 more" in summary.to_html()

@@ -17,6 +17,7 @@ from scipy import stats
 
 import understudy as us
 from tests.builders import Killed, kill_at
+from tests.examples import scaled
 from tests.privacy.second_accountant import Figures, errors_in
 from understudy import certificate
 from understudy.cli import run
@@ -28,7 +29,7 @@ from understudy.encoding import (
     pool_factor,
 )
 from understudy.encoding.units import _choose_rows
-from understudy.privacy.events import UnitHistogram
+from understudy.privacy.accounting.events import UnitHistogram
 from understudy.tables import filter_where
 
 SIZES = np.array([0.4, 0.3, 0.2, 0.1])
@@ -248,7 +249,7 @@ def test_many_shared_columns(num_columns: int, num_codes: int, num_rows: int, fa
         assert kept[at] < agreeing < 1.05, at
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100))
 @given(
     sizes=st.lists(st.integers(1, 5), min_size=1, max_size=30),
     factor=st.integers(1, 4),

@@ -37,7 +37,7 @@ RESULTS, IMAGES = ROOT / "benchmarks/results", ROOT / "docs/images"
 DELTA = 1e-5
 PATIENCE = 600.0
 """Seconds that a population waits for a member: one that plans for long must not train by itself."""
-MOST_MEMBERS = 160
+MAX_MEMBERS = 160
 """Cells that are trained as one program; larger groups are split."""
 
 
@@ -109,10 +109,8 @@ class Experiment:
 
 def fit_group(experiment: Experiment, cells: Sequence[Cell], folder: Path) -> list[dict[str, Any]]:
     """Fits cells as one population and writes their synthetic tables; an error becomes the line of its cell."""
-    from understudy.api import FitOptions, fit_table
+    from understudy.benchmark.population import Population
     from understudy.errors import UnderstudyWarning
-    from understudy.sources import read_private_table
-    from understudy.training.population import Population
 
     began, tables, fits = time.monotonic(), _tables(experiment, cells), []
     if make := experiment.baselines.get(cells[0].expression):
@@ -124,10 +122,7 @@ def fit_group(experiment: Experiment, cells: Sequence[Cell], folder: Path) -> li
         for cell in cells:
             table = tables[cell.seed]
             public = None if experiment.public is None else experiment.public(cell, table)
-            options = FitOptions(
-                cell.expression, cell.guarantee, experiment.binning, cell.seed, public, None, False, None
-            )
-            fits.append(partial(fit_table, read_private_table(table.train, table.schema, target=None), options))
+            fits.append(partial(_fit, experiment, cell, table, public))
         releases = Population[us.Release](patience=PATIENCE).run(fits)
         seconds = time.monotonic() - began
         made = [
@@ -136,6 +131,21 @@ def fit_group(experiment: Experiment, cells: Sequence[Cell], folder: Path) -> li
             for cell, release in zip(cells, releases, strict=True)
         ]
     return _write_facts(folder, cells, made)
+
+
+def _fit(experiment: Experiment, cell: Cell, table: Public, public: pa.Table | None) -> us.Release:
+    """One member of the population. An expression that cannot be read is an error of its cell alone."""
+    from benchmarks.papers.methods import read
+
+    return us.fit(
+        table.train,
+        read(cell.expression),
+        cell.guarantee,
+        schema=table.schema,
+        binning=experiment.binning,
+        seed=cell.seed,
+        public=public,
+    )
 
 
 def _tables(experiment: Experiment, cells: Sequence[Cell]) -> dict[int, Public]:
@@ -248,7 +258,7 @@ def group_cells(cells: Sequence[Cell], block: int | None = None) -> list[list[Ce
         groups.setdefault(key, []).append(cell)
     parts = []
     for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
-        number = -(-len(group) // MOST_MEMBERS)
+        number = -(-len(group) // MAX_MEMBERS)
         size = -(-len(group) // number)
         parts += [group[start : start + size] for start in range(0, len(group), size)]
     return parts

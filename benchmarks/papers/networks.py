@@ -19,7 +19,7 @@ import jax.numpy as jnp  # noqa: E402
 from jax.custom_batching import custom_vmap  # noqa: E402
 from jaxtyping import Array, Float, PRNGKeyArray  # noqa: E402
 
-from understudy.models.networks import GENERATORS, SLOPE, linear_layers  # noqa: E402
+from understudy.models.neural import GENERATORS, SLOPE, linear_layers  # noqa: E402
 
 PGB_SLOPE = 0.01
 """Of the boosting paper's leaky ReLUs, whose slope it does not give. Critics have a slope of 0.2."""

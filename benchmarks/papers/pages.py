@@ -44,7 +44,7 @@ def results_of(name: str) -> str:
 def fill(page: str, generated: str) -> str:
     """The page with another generated part.
 
-    >>> fill(f"above\\n{BEGIN}\\nold\\n{END}\\nbelow", "new").splitlines()[2:5:2]
+    >>> fill(f"above\\n{BEGIN}\\nold\\n{END}\\nbelow", "new").splitlines()[3:6:2]
     ['new', '<!-- results: end -->']
     """
     before, rest = page.split(BEGIN)

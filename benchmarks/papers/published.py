@@ -15,6 +15,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "src")]
 
 import understudy as us  # noqa: E402
+from benchmarks.papers import methods  # noqa: E402
 from benchmarks.papers.networks import QuailGenerator as QuailGenerator  # noqa: E402
 from benchmarks.papers.networks import dropout_latent  # noqa: E402
 from understudy.synthesizers.bayesgan import BayesGAN  # noqa: E402
@@ -36,7 +37,7 @@ def quail_critic(num_features: int) -> tuple[int, int]:
 def quail_dpgan(num_features: int) -> us.DPGAN:
     """Networks and learning rates of the QUAIL paper's DPGAN, for rows with this many features; choose `steps` and
     `sampling_rate`."""
-    return us.DPGAN(
+    return methods.DPGAN(
         **NO_MARGINALS,
         features="typed",
         arch="quail_dpgan",
@@ -88,7 +89,7 @@ def quail_dpctgan(num_rows: int) -> us.DPCTGAN:
     The loss is Wasserstein's without a penalty (the library's default is cross-entropy), and the generator does not
     learn to meet its condition, as published.
     """
-    return us.DPCTGAN(
+    return methods.DPCTGAN(
         **_CTGAN,
         loss="wgan",
         condition_weight=0.0,
@@ -143,7 +144,7 @@ def quail_patectgan(num_rows: int, iterations: int = 32) -> us.PATECTGAN:
     In the published code teachers and student are one network that is trained on private rows; here they are apart.
     The number of iterations is not given.
     """
-    return us.PATECTGAN(
+    return methods.PATECTGAN(
         **_CTGAN,
         cross=False,
         teachers=teachers_of(num_rows) + 1,
@@ -178,7 +179,7 @@ def quail_mwem(rounds: int = 40, split_factor: int | None = None) -> us.MWEM:
 
 # ------------------------------------------------------------------------------------------------------- smart clipping
 
-SMART_CLIPPING = us.DPGAN(
+SMART_CLIPPING = methods.DPGAN(
     **NO_MARGINALS,
     features="typed",
     loss="saturating_gan",
@@ -196,7 +197,7 @@ groups and of inner steps are not given: the package's own are taken, and 4 grou
 
 # ------------------------------------------------------------------------------------------------------------- boosting
 
-PGB_GAUSSIANS = us.DPGAN(
+PGB_GAUSSIANS = methods.DPGAN(
     features="typed",
     marginals_fraction=0.0,
     marginal_weight=0.0,
@@ -224,7 +225,7 @@ _PGB: dict[str, Any] = {
 }
 """Of the authors' code, whose loss is binary cross-entropy. Betas are not given: those of Adam."""
 
-PGB_GAUSSIANS_PRIVATE = us.DPGAN(
+PGB_GAUSSIANS_PRIVATE = methods.DPGAN(
     **_PGB,
     arch="leaky_dropout",
     latent=dropout_latent(32, (128, 128, 128)),
@@ -239,7 +240,7 @@ PGB_GAUSSIANS_PRIVATE = us.DPGAN(
 
 _WIDTHS = (256, 128, 128)
 
-PGB_CENSUS1940 = us.DPGAN(
+PGB_CENSUS1940 = methods.DPGAN(
     **_PGB,
     binary="bit",
     arch="leaky_dropout",
@@ -254,7 +255,7 @@ PGB_CENSUS1940 = us.DPGAN(
 )
 """The 1940 census of California, 87 inputs: 7,945 steps before boosting, 12,655 without it."""
 
-PGB_CENSUS2010 = us.DPGAN(
+PGB_CENSUS2010 = methods.DPGAN(
     **_PGB,
     binary="bit",
     arch="leaky_dropout",
@@ -270,7 +271,7 @@ PGB_CENSUS2010 = us.DPGAN(
 """The 2010 census of California, 303 inputs. The script clips pairs of rows, so that its true noise multiplier is 0.55;
 here rows are clipped one by one. Dropout of the generator is not given for this table."""
 
-PGB_TITANIC = us.DPGAN(
+PGB_TITANIC = methods.DPGAN(
     **_PGB,
     arch="leaky_dropout",
     latent=dropout_latent(64, _WIDTHS),
@@ -330,7 +331,7 @@ _AUTOGAN: dict[str, Any] = {
 """The generator of the paper has batch normalisation, that of its code layer normalisation: fakes that are paired with
 private rows need the latter."""
 
-AUTOGAN_ADULT = us.AutoGAN(
+AUTOGAN_ADULT = methods.AutoGAN(
     **_AUTOGAN,
     code_size=15,
     autoencoder_widths=(60,),
@@ -346,7 +347,7 @@ AUTOGAN_ADULT = us.AutoGAN(
 """Networks, losses and schedules of the DP-auto-GAN paper with an encoder that is sound; its clip bounds are public
 constants. 106 inputs with the paper's 13 columns, education-num as categories and two categories as one bit."""
 
-AUTOGAN_MIMIC = us.AutoGAN(
+AUTOGAN_MIMIC = methods.AutoGAN(
     **_AUTOGAN,
     encoder="random",
     code_size=128,

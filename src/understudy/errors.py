@@ -2,7 +2,25 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import Never, Self
+from typing import Literal, Never, Self
+
+Reason = Literal[
+    "missing", "exists", "unknown kind", "newer", "edited", "incomplete", "contradicts itself", "in use", "closed",
+    "disk full", "disk error", "link", "name", "document", "key", "unknown table", "changed", "other run",
+    "other data set", "other unit", "not approved", "settled", "withdrawn", "cost", "policy", "open", "spent",
+]  # fmt: skip
+"""Why a book, release, bundle or checkpoint was refused.
+
+Of any of them: it is `missing`, or something `exists` in its place; it is of an `unknown kind`, or of a `newer`
+or other version; it was `edited` or damaged, is `incomplete`, or `contradicts itself`; it is `in use`, or `closed`
+to us, who may not read or write it; the disk is full (`disk full`) or reports an error (`disk error`).
+Of a book: it belongs to an `other data set`, an `other unit` or an `other run`; a run is `not approved`; its entry is
+`settled` or `withdrawn`, or cannot have this `cost`; its `policy` cannot be read.
+Of a bundle: a file is a `link`, has a `name` that cannot be used, is not the `document` that it should be, is an
+`unknown table`, which may be the real one, or has `changed`; the `key` cannot sign.
+Of a checkpoint: it belongs to an `other run`, lies in a place of which it must not have the `name`, is `open` to other
+users, or is that of a run that failed and has `spent` its budget.
+"""
 
 
 class UnderstudyError(Exception):
@@ -15,6 +33,15 @@ class UnderstudyError(Exception):
     ...     print(str(error)[:43])
     There is no method 'mts'. Did you mean 'mst
     """
+
+
+class _Reasoned(UnderstudyError):
+    """An error about a file or folder of Understudy's own."""
+
+    def __init__(self, message: str, *, reason: Reason | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """Why it was refused; None: another cause, which the message tells."""
 
 
 class UnderstudyWarning(UserWarning):
@@ -87,6 +114,11 @@ class ConfigError(UnderstudyError):
     epsilon must be a positive number, found -1.
     """
 
+    def __init__(self, message: str, *, setting: str | None = None) -> None:
+        super().__init__(message)
+        self.setting = setting
+        """The setting or argument at fault, such as "steps"; None: no single one."""
+
 
 class TrainingError(ConfigError):
     """A fit cannot be completed after its first query: training diverged, or memory ran out.
@@ -123,7 +155,7 @@ class BookExceeded(BudgetExceeded):
     """The same for a budget book: a run that fits its own budget may not fit what other releases have left."""
 
 
-class BookError(UnderstudyError):
+class BookError(_Reasoned):
     """A budget book cannot be read, was edited, is in use, or belongs to another data set or privacy unit.
 
     >>> import understudy as us
@@ -135,7 +167,7 @@ class BookError(UnderstudyError):
     """
 
 
-class ReleaseError(UnderstudyError):
+class ReleaseError(_Reasoned):
     """A release folder is incomplete, altered, or of another version.
 
     >>> import understudy as us
@@ -147,7 +179,7 @@ class ReleaseError(UnderstudyError):
     """
 
 
-class BundleError(UnderstudyError):
+class BundleError(_Reasoned):
     """An evidence bundle cannot be made, read or signed.
 
     >>> import understudy as us
@@ -159,7 +191,7 @@ class BundleError(UnderstudyError):
     """
 
 
-class CheckpointError(UnderstudyError):
+class CheckpointError(_Reasoned):
     """A checkpoint already exists, is missing or damaged, or belongs to another run.
 
     >>> import pyarrow as pa, understudy as us

@@ -32,3 +32,35 @@ class Note:
 def warnings_of(texts: tuple[str, ...]) -> tuple[Note, ...]:
     """Each text as a warning."""
     return tuple(Note(text, Level.WARNING) for text in texts)
+
+
+def percent(fraction: float) -> str:
+    """A fraction in percent, with three digits; only 0 reads as 0% and only 1 as 100%.
+
+    >>> percent(0.5), percent(0.08441), percent(1e-6), percent(0.99999), percent(-0.004)
+    ('50%', '8.44%', '<0.01%', '>99.9%', '-0.4%')
+    """
+    if 0 < fraction < 1e-4:
+        return "<0.01%"
+    if 0.9995 <= fraction < 1:
+        return ">99.9%"
+    return f"{100 * fraction:,.0f}%" if abs(fraction) >= 9.995 else f"{100 * fraction:.3g}%"
+
+
+def count_of(count: int, one: str, many: str | None = None) -> str:
+    """A number and its noun.
+
+    >>> count_of(1, "row"), count_of(1200, "row"), count_of(2, "category", "categories")
+    ('1 row', '1,200 rows', '2 categories')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def shorten(text: str, most: int) -> str:
+    """At most this many letters, on one line.
+
+    >>> shorten("Total  variation, 1-way marginals", 16)
+    'Total variation…'
+    """
+    plain = " ".join(text.split())
+    return plain if len(plain) <= most else plain[: most - 1].rstrip() + "…"

@@ -1,20 +1,21 @@
 """Progress of long computations: what they report, and how a terminal, a notebook or a log shows it."""
 
 import contextlib
-import datetime
+import functools
 import html
 import json
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from understudy.errors import ConfigError
 
 Progress = Callable[[float, str], None]
-"""Called with the fraction that is done, from 0 to 1, and a text for people."""
+"""Called with the fraction that is done, from 0 to 1, and a string for people."""
 
 ShowProgress: TypeAlias = Progress | bool | None
 """What callers give: a function of their own, True for a bar, or False or None for silence."""
@@ -25,38 +26,13 @@ PROGRESS_FILE = "UNDERSTUDY_PROGRESS"
 
 
 class Compiling(str):
-    """A progress text of a program that is being compiled: nothing is done yet, and the time left is unknown."""
+    """The progress of a program that is being compiled: nothing is done yet, and the time left is unknown."""
 
     __slots__ = ()
 
 
-class TimeLeft:
-    """The time left, which goes on between two reports: it counts down, and grows again where a step takes longer.
-
-    >>> left = TimeLeft(now=0.0)
-    >>> left.report(0.5, now=10.0)
-    >>> left.seconds(now=10.0), left.seconds(now=14.0), left.seconds(now=30.0)
-    (10.0, 6.0, 30.0)
-    """
-
-    def __init__(self, now: float) -> None:
-        self._began, self._last, self._fraction = now, now, 0.0
-
-    def report(self, fraction: float, now: float) -> None:
-        if fraction > self._fraction:
-            self._fraction, self._last = fraction, now
-
-    def seconds(self, now: float) -> float | None:
-        """None: nothing is known yet."""
-        if not self._fraction:
-            return None
-        pace = (1 - self._fraction) / self._fraction
-        expected = pace * (self._last - self._began) - (now - self._last)
-        return expected if expected > 0 else pace * (now - self._began)
-
-
 def prefix_progress(progress: Progress, prefix: str) -> Progress:
-    """The same progress with `prefix` before each text, which keeps its type."""
+    """The same progress with `prefix` before each string, which keeps its type."""
     return lambda done, text: progress(done, type(text)(f"{prefix}{text}"))
 
 
@@ -79,7 +55,8 @@ def open_progress(progress: ShowProgress, task: str) -> Iterator[Progress | None
         yield progress
     else:
         raise ConfigError(
-            f"progress must be True, False or a function of a fraction and a text, found {type(progress).__name__}."
+            f"progress must be True, False or a function of a fraction and a string, found {type(progress).__name__}.",
+            setting="progress",
         )
 
 
@@ -88,7 +65,7 @@ def display_progress(task: str) -> Iterator[Progress]:
     """A bar with the time left on a terminal, a bar below the cell in a notebook, and plain lines elsewhere; or a file,
     if the environment names one."""
     if file := os.environ.get(PROGRESS_FILE):
-        yield _ProgressFile(Path(file)).report
+        yield _limit_rate(functools.partial(_write_progress, Path(file)), 0.2)
     elif _in_notebook():
         with _notebook_bar(task) as report:
             yield report
@@ -103,26 +80,19 @@ def display_progress(task: str) -> Iterator[Progress]:
 def _terminal_bar(task: str) -> Iterator[Progress]:
     from rich import progress as bars
     from rich.console import Console
-    from rich.text import Text
-
-    left = TimeLeft(time.monotonic())
-
-    class Left(bars.ProgressColumn):
-        def render(self, task: bars.Task) -> Text:
-            seconds = left.seconds(time.monotonic())
-            return Text("" if seconds is None else f"about {datetime.timedelta(seconds=round(seconds))} left")
 
     columns = [
         bars.TextColumn("{task.description}", markup=False),  # table names must not be read as markup
         bars.BarColumn(),
         bars.TimeElapsedColumn(),
-        Left(),
+        bars.TimeRemainingColumn(),
+        bars.TextColumn("left"),
     ]
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    # Some steps take minutes: the time left is estimated from all reports, not from those of the last half minute.
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=math.inf) as bar:
         number = bar.add_task(task, total=1.0)
 
         def report(fraction: float, now: str) -> None:
-            left.report(fraction, time.monotonic())
             bar.update(number, completed=fraction, description=now)
 
         yield report
@@ -134,26 +104,19 @@ def _in_notebook() -> bool:
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
-class _Handle(Protocol):
-    def update(self, shown: object) -> None: ...
-
-
 @contextlib.contextmanager
 def _notebook_bar(task: str) -> Iterator[Progress]:
     """A bar in plain HTML, which needs no widgets; it is cleared at the end."""
     from IPython.display import HTML, display
 
-    handle: _Handle = display(HTML(_bar_html(0.0, task, 0.0)), display_id=True)
-    began, last = time.monotonic(), [0.0]
+    handle = display(HTML(_bar_html(0.0, task, 0.0)), display_id=True)
+    began = time.monotonic()
 
     def report(fraction: float, now: str) -> None:
-        at = time.monotonic()
-        if at - last[0] >= 0.1 or fraction >= 1:  # a notebook draws every update
-            last[0] = at
-            handle.update(HTML(_bar_html(fraction, now, at - began)))
+        handle.update(HTML(_bar_html(fraction, now, time.monotonic() - began)))
 
     try:
-        yield report
+        yield _limit_rate(report, 0.1)  # a notebook draws every update
     finally:
         handle.update(HTML(""))
 
@@ -186,20 +149,25 @@ class _Lines:
         print(f"{fraction:4.0%}  {now}  ({at - self._began:.0f} s{left})", file=sys.stderr)
 
 
-class _ProgressFile:
-    """Replaces a small JSON file at most five times a second; whoever reads it sees it whole."""
+def _limit_rate(progress: Progress, seconds: float) -> Progress:
+    """Reports no more often than this, except when all is done."""
+    last = -math.inf
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._last = path, 0.0
-
-    def report(self, fraction: float, now: str) -> None:
+    def report(fraction: float, now: str) -> None:
+        nonlocal last
         at = time.monotonic()
-        if at - self._last < 0.2 and fraction < 1:
-            return
-        self._last = at
-        part = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        try:
-            part.write_text(json.dumps({"fraction": fraction, "text": str(now)}), encoding="utf-8")
-            os.replace(part, self._path)
-        except OSError:  # a display that is gone must not end the run, whose budget may be spent
-            part.unlink(missing_ok=True)
+        if at - last >= seconds or fraction >= 1:
+            last = at
+            progress(fraction, now)
+
+    return report
+
+
+def _write_progress(path: Path, fraction: float, now: str) -> None:
+    """Replaces a small JSON file; whoever reads it sees it whole."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_text(json.dumps({"fraction": fraction, "text": str(now)}), encoding="utf-8")
+        os.replace(part, path)
+    except OSError:  # a display that is gone must not end the run, whose budget may be spent
+        part.unlink(missing_ok=True)

@@ -2,12 +2,12 @@
 
 import abc
 import dataclasses
-import html
 from collections.abc import Sequence
+from html import escape
 
-MOST_ROWS = 12
+MAX_ROWS = 12
 """Rows of a table that are shown; the rest is counted."""
-MOST_LETTERS = 60
+MAX_LETTERS = 60
 """Of one value: names and methods can be very long."""
 
 
@@ -33,29 +33,31 @@ class Summary:
     def to_text(self) -> str:
         lines = [_short(self.title, 100), *(f"{name}: {_short(value)}" for name, value in self.facts.items())]
         if self.rows:
-            table = [tuple(self.head), *(tuple(map(_short, row)) for row in self.rows[:MOST_ROWS])]
+            table = [tuple(self.head), *(tuple(map(_short, row)) for row in self.rows[:MAX_ROWS])]
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
             lines += ["", *("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)]
         return "\n".join([*lines, *self._more, *self.notes])
 
     def to_html(self) -> str:
         """A fragment without scripts, classes or colours of its own, so that it fits light and dark notebooks."""
-        facts = " &nbsp; ".join(f"{_esc(name)}:&nbsp;<b>{_esc(_short(text))}</b>" for name, text in self.facts.items())
-        parts = [f"<strong>{_esc(_short(self.title, 100))}</strong>"]
+        facts = " &nbsp; ".join(
+            f"{escape(name)}:&nbsp;<b>{escape(_short(text))}</b>" for name, text in self.facts.items()
+        )
+        parts = [f"<strong>{escape(_short(self.title, 100))}</strong>"]
         parts += [f'<div style="opacity:.85">{facts}</div>'] if facts else []
         if self.rows:
-            head = "".join(f'<th style="text-align:left">{_esc(each)}</th>' for each in self.head)
+            head = "".join(f'<th style="text-align:left">{escape(each)}</th>' for each in self.head)
             body = "".join(
-                f"<tr>{''.join(f'<td {_LEFT}>{_esc(_short(cell, 120))}</td>' for cell in row)}</tr>"
-                for row in self.rows[:MOST_ROWS]
+                f"<tr>{''.join(f'<td {_LEFT}>{escape(_short(cell, 120))}</td>' for cell in row)}</tr>"
+                for row in self.rows[:MAX_ROWS]
             )
             parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-        parts += [f'<div style="opacity:.85">{_esc(note)}</div>' for note in (*self._more, *self.notes)]
+        parts += [f'<div style="opacity:.85">{escape(note)}</div>' for note in (*self._more, *self.notes)]
         return f'<div style="max-width:60em">{"".join(parts)}</div>'
 
     @property
     def _more(self) -> list[str]:
-        left = len(self.rows) - MOST_ROWS
+        left = len(self.rows) - MAX_ROWS
         return [f"... and {left:,} more"] if left > 0 else []
 
 
@@ -77,10 +79,6 @@ class Summarized(abc.ABC):
 _LEFT = 'style="text-align:left"'
 
 
-def _short(text: str, most: int = MOST_LETTERS) -> str:
-    plain = " ".join(text.split())
+def _short(text: str, most: int = MAX_LETTERS) -> str:
+    plain = "".join(each if each.isprintable() else " " for each in " ".join(text.split()))
     return plain if len(plain) <= most else plain[: most - 3].rstrip() + "..."
-
-
-def _esc(text: str) -> str:
-    return html.escape(text)

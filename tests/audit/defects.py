@@ -13,14 +13,19 @@ import pyarrow.compute as pc
 import pytest
 from scipy import stats
 
-from understudy import api, release, sources
+from understudy import api, release
+from understudy.certificate import agreement as certificate_agreement
 from understudy.encoding import codec as codecs
 from understudy.encoding import columns, fit
 from understudy.errors import TableError
-from understudy.privacy import batches, discovery, units
-from understudy.privacy import table as tables
+from understudy.privacy.mechanisms import discovery
+from understudy.privacy.rows import batches, units
+from understudy.privacy.rows import table as tables
+from understudy.run import run as owner
+from understudy.run import sources
+from understudy.run.plan import plan_run
 from understudy.schema import Column
-from understudy.tables import reading, stream
+from understudy.tables import cast, cells, reading, stream
 
 Patch = pytest.MonkeyPatch
 NOWHERE = "–"
@@ -90,9 +95,8 @@ def _nulls_from_data(patch: Patch) -> None:
 def _replace_fit(patch: Patch, changed: Callable[..., Any]) -> None:
     """The codec of every run, wherever its function was imported."""
     from tests import builders
-    from understudy import pipeline
 
-    for module in (builders, pipeline):
+    for module in (builders, owner):
         patch.setattr(module, "fit_codec", changed)
 
 
@@ -125,14 +129,13 @@ def _rows_from_data(patch: Patch) -> None:
 
 
 def _delta_from_data(patch: Patch) -> None:
-    sound = api.fit_table
+    sound = api._fit_table
 
-    def with_delta(data: sources.TableToFit, options: api.FitOptions, *rest: Any) -> release.Release:
-        assert options.guarantee is not None
-        guarantee = dataclasses.replace(options.guarantee, delta=data.table._table.num_rows**-1.5)
-        return sound(data, dataclasses.replace(options, guarantee=guarantee), *rest)
+    def with_delta(run: Any, planned: Any, data: sources.TableToFit, *rest: Any) -> release.Release:
+        guarantee = dataclasses.replace(planned.guarantee, delta=data.table._table.num_rows**-1.5)
+        return sound(run, plan_run(data.schema, rest[0], guarantee, planned.binning), data, *rest)
 
-    patch.setattr(api, "fit_table", with_delta)
+    patch.setattr(api, "_fit_table", with_delta)
 
 
 def _exact_size(patch: Patch) -> None:
@@ -195,6 +198,15 @@ def _unit_ids_ignored(patch: Patch) -> None:
         "limit_units",
         lambda table, unit, names, most: tables.PrivateTable(table._table, np.arange(len(table._table))),
     )
+
+
+def _times_as_they_are(patch: Patch) -> None:
+    patch.setattr(cells, "_within_a_day", lambda times: times)
+    patch.setattr(cast, "_ODD_VALUE", cast._NO_RULE)
+
+
+def _unit_bound_not_compared(patch: Patch) -> None:
+    patch.setattr(certificate_agreement, "_units", lambda statement: iter(()))
 
 
 def _more_rows_than_declared(patch: Patch) -> None:
@@ -289,6 +301,13 @@ DEFECTS: tuple[Defect, ...] = (
         _refusal_by_rows,
     ),
     Defect(
+        "one value ends the run",
+        "times of day are not clamped to a day",
+        "an earlier version of this package: an error of a library about one value",
+        "values of every type",
+        _times_as_they_are,
+    ),
+    Defect(
         "lists without a threshold",
         "every value that occurs is listed with its noisy count",
         "Korolova et al. 2009 show why it is needed",
@@ -315,6 +334,13 @@ DEFECTS: tuple[Defect, ...] = (
         NOWHERE,
         "rows per unit",
         _more_rows_than_declared,
+    ),
+    Defect(
+        "unit bound not compared",
+        "the reader of certificates does not compare the rows of each unit with those that the queries cover",
+        "an earlier version of this package",
+        "forged units",
+        _unit_bound_not_compared,
     ),
     Defect(
         "rows without a unit",

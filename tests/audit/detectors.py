@@ -17,19 +17,20 @@ import pyarrow as pa
 from scipy import stats
 
 from tests.builders import loose_guarantee
+from tests.privacy.mechanisms.test_selection import law_of_choice
 from tests.privacy.second_accountant import Figures, errors_in
 from tests.privacy.small_tables import ExactLaw, candidates, chi_square, table, untouchable
 from tests.privacy.small_tables import ledger as loose_ledger
-from tests.privacy.test_selection import law_of_choice
 from understudy.audit.bounds import lower_bound
 from understudy.errors import BudgetExceeded
-from understudy.privacy import accounting, counts, discovery, moments, selection
-from understudy.privacy.events import DiscreteGaussian, Event, Gaussian, Selections, SubsampledGaussian
-from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.noise import SeededNoise, noise_source
-from understudy.privacy.rows import PrivateRows
-from understudy.privacy.selection import Candidates, RowFunctions
-from understudy.privacy.table import PrivateColumns, PrivateTable
+from understudy.privacy.accounting import accountants as accounting
+from understudy.privacy.accounting.events import DiscreteGaussian, Event, Gaussian, Selections, SubsampledGaussian
+from understudy.privacy.accounting.ledger import Ledger, Query
+from understudy.privacy.mechanisms import counts, discovery, moments, selection
+from understudy.privacy.mechanisms.selection import Candidates, RowFunctions
+from understudy.privacy.noise.source import SeededNoise, noise_source
+from understudy.privacy.rows.rows import PrivateRows
+from understudy.privacy.rows.table import PrivateColumns, PrivateTable
 from understudy.schema import Domain
 
 LEVEL = 1e-5
@@ -167,6 +168,29 @@ def values_of_one_unit(seed: int, level: float) -> list[str]:
     return refuted({f"{len(listed)} values of one unit each are listed": pvalue}, level)
 
 
+class _Given(SeededNoise):
+    """Noise that is given, as often as it is asked for."""
+
+    def __init__(self, draws: np.ndarray):
+        super().__init__(0)
+        self._draws = draws
+
+    def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
+        return self._draws.reshape(shape)
+
+
+def sums_of_averaged_counts() -> list[str]:
+    """Averaged counts are the same for a count with noise and for one row fewer with correspondingly more noise."""
+    draw = np.random.default_rng(0)
+    exact, noise = draw.integers(1, 2**10, 20_000), draw.integers(-(2**6), 2**6, (3, 20_000))
+    pairs = ((exact, noise), (exact - 1, noise + 1))
+    one, other = (
+        discovery._averaged_counts(counts, 3, 20.0, loose_ledger(noise=_Given(draws))) for counts, draws in pairs
+    )
+    apart = np.count_nonzero(one != other)
+    return [f"{apart / len(exact):.2%} of the averages tell a table from one with a row less"] if apart else []
+
+
 # ---------------------------------------------------------------------------------------------------------- selections
 
 
@@ -259,6 +283,7 @@ DETECTORS = (
     deterministic("independence of noise", noise_of_two_answers),
     deterministic("refusal before rows are read", refusals_before_reading),
     Detector("values held by one unit", values_of_one_unit, is_statistical=True),
+    deterministic("sums of averaged counts", sums_of_averaged_counts),
     deterministic("selection probabilities", odds_of_selections),
     deterministic("selection probabilities, functions of a row", odds_of_function_selections),
     deterministic("second accountant", second_accountant),

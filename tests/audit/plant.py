@@ -8,7 +8,7 @@ import pytest
 
 from tests.audit import training_detectors
 from tests.audit.detectors import clear_caches_of
-from tests.privacy import test_sums
+from tests.privacy.gradients import test_sums
 from understudy.training import loop
 
 

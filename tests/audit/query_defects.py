@@ -11,9 +11,13 @@ import numpy as np
 from dp_accounting import rdp
 
 from tests.audit.defects import NOWHERE, Defect, Patch
-from understudy import api, release
+from understudy import release
 from understudy.encoding import fit
-from understudy.privacy import accounting, counts, events, filters, ledger, moments, noise, selection
+from understudy.privacy.accounting import accountants as accounting
+from understudy.privacy.accounting import events, ledger
+from understudy.privacy.mechanisms import counts, discovery, filters, moments, selection
+from understudy.privacy.noise import source as noise
+from understudy.run import run as owner
 from understudy.synthesizers import mst
 
 # ---------------------------------------------------------------------------------------------------- noise and draws
@@ -33,6 +37,13 @@ def _laplace_for_gaussian(patch: Patch) -> None:
 
 def _exact_moments(patch: Patch) -> None:
     patch.setattr(moments, "with_noise", lambda exact, stddev, source: np.asarray(exact))
+
+
+def _float_mean_of_noise(patch: Patch) -> None:
+    def averaged(exact: np.ndarray, repeats: int, stddev: float, book: Any) -> np.ndarray:
+        return exact + book.noise.discrete_gaussian(stddev, (repeats, *exact.shape)).mean(axis=0)
+
+    patch.setattr(discovery, "_averaged_counts", averaged)
 
 
 def _noise_reused(patch: Patch) -> None:
@@ -55,7 +66,7 @@ def _key_from_an_integer(patch: Patch) -> None:
 def _seed_in_release(patch: Patch) -> None:
     sound = release.Release.to_files
     seeds: list[int | None] = []
-    source = api.noise_source
+    source = owner.noise_source
 
     def remembered(seed: int | None, secret: bytes | None = None) -> noise.NoiseSource:
         seeds.append(seed)
@@ -64,7 +75,7 @@ def _seed_in_release(patch: Patch) -> None:
     def with_seed(self: release.Release) -> dict[str, bytes]:
         return {**sound(self), "settings.json": f'{{"seed": {seeds[-1]}}}'.encode()}
 
-    patch.setattr(api, "noise_source", remembered)
+    patch.setattr(owner, "noise_source", remembered)
     patch.setattr(release.Release, "to_files", with_seed)
     patch.setattr(release, "RELEASE_FILES", (*release.RELEASE_FILES, "settings.json"))
 
@@ -143,7 +154,7 @@ def _leading_term(patch: Patch) -> None:
 
 def _discrete_as_continuous(patch: Patch) -> None:
     def continuous(self: events.DiscreteGaussian, grid: float) -> Any:
-        return events._subsampled_gaussian(1.0, self.stddev / np.sqrt(self.count), grid)
+        return events.subsampled_gaussian(1.0, self.stddev / np.sqrt(self.count), grid)
 
     patch.setattr(events.DiscreteGaussian, "pld", continuous)
 
@@ -169,6 +180,13 @@ DEFECTS: tuple[Defect, ...] = (
         "DP-auto-GAN: an encoder learned without noise",
         "noise on second moments",
         _exact_moments,
+    ),
+    Defect(
+        "float mean of repeated noise",
+        "the mean of several draws is added to a count as a float, so the two are rounded separately",
+        "an earlier version of this package",
+        "sums of averaged counts",
+        _float_mean_of_noise,
     ),
     Defect(
         "noise used twice",

@@ -1,6 +1,7 @@
 """Detectors for whole runs: what a table's neighbour changes, what is charged, and what a release holds."""
 
 import contextlib
+import dataclasses
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +12,18 @@ import pyarrow as pa
 
 import understudy as us
 from tests.audit.detectors import Detector, deterministic
-from tests.audit.outcomes import outcome
+from tests.audit.outcomes import differences, outcome
 from tests.audit.scans import numbers_in, values_in
 from tests.builders import encode
+from tests.fuzz.test_arrow_values import INVALID, fault_of
+from tests.fuzz.test_arrow_values import SOURCES as SOURCES_OF_TYPES
 from tests.privacy.small_tables import RecordingNoise
 from tests.test_neighbours import KINDS as DECLARED
 from tests.test_neighbours import NUM_ROWS, ODD, SOURCES, schema_of
-from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows
+from understudy import certificate
+from understudy.institution.bundle.manifest import as_json
+from understudy.privacy.noise.source import SeededNoise
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.synthesizers import read_method
 from understudy.synthesizers.run import Run
 from understudy.tables import conform
@@ -105,7 +110,7 @@ def outcomes_of_neighbours() -> list[str]:
             schema_of(kind).write(folder / "schema.toml")
             values = (DECLARED[kind].texts.split() * NUM_ROWS)[:NUM_ROWS]
             both = [outcome(folder, SOURCES[source](folder, each)) for each in (values, [*values, ODD[odd]])]
-            wrong += [f"{source}, {kind}, {odd}: {key} differs" for key in both[0] if both[0][key] != both[1].get(key)]
+            wrong += [f"{source}, {kind}, {odd}: {each}" for each in differences(both[0], both[1], ["rows"])]
     return wrong
 
 
@@ -129,6 +134,33 @@ def rows_of_a_unit() -> list[str]:
         moved = max(float(np.abs(a - b).sum()) for a, b in zip(after, before, strict=True))
         if moved > most:
             wrong.append(f"a unit moves a marginal by {moved:g} rows, and {most} are declared")
+    return wrong
+
+
+# ------------------------------------------------------------------------------------------------- values and claims
+
+
+def values_of_every_type() -> list[str]:
+    """A table with additional invalid values, such as times outside a day, is read like the table without them."""
+    with _scratch() as folder:
+        cases = [
+            (type, kind, source) for type in INVALID for kind in ("texts", "integer") for source in SOURCES_OF_TYPES
+        ]
+        return [fault for case in cases if (fault := fault_of(*case, 1, folder)) is not None]
+
+
+def forged_units() -> list[str]:
+    """A certificate that states more rows of each unit than its queries cover is refused, whatever else it states."""
+    schema = us.Schema(columns=(us.Column(name="who", kind="id"), *COLUMNS), rows=1200, unit="who", max_rows_per_unit=2)
+    table = arrow().append_column("who", pa.array([f"p{at // 2}" for at in range(SIZE)]))
+    statement = us.fit(table, "independent", GUARANTEE, schema=schema, binning=UNIFORM, seed=0).statement
+    wrong = []
+    for most in (3, 50):
+        try:
+            certificate.from_json(as_json(dataclasses.replace(statement, max_rows_per_unit=most), {}))
+        except us.ReleaseError:
+            continue
+        wrong.append(f"{most} rows of each unit are accepted, and the queries cover 2")
     return wrong
 
 
@@ -179,7 +211,9 @@ DETECTORS: tuple[Detector, ...] = (
     deterministic("facts on neighbouring tables", facts_of_neighbours),
     deterministic("codes on neighbouring tables", codes_of_neighbours),
     deterministic("outputs on neighbouring tables", outcomes_of_neighbours, is_quick=False),
+    deterministic("values of every type", values_of_every_type),
     deterministic("rows per unit", rows_of_a_unit),
+    deterministic("forged units", forged_units),
     deterministic("plan and charges", plan_and_charges),
     deterministic("draws and charges", draws_and_charges),
     deterministic("scan of the release", release_scan),

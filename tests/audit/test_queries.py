@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.stage_audits.queries import STAGES, audit_queries, claimed_mu, score_runs
+from tests.builders import raises
 from understudy.audit.neighbours import make_neighbours
-from understudy.audit.queries import STAGES, audit_queries, claimed_mu, score_runs
 from understudy.errors import ConfigError
-from understudy.pipeline import plan_run, synthesizer_of
-from understudy.privacy.ledger import Guarantee
-from understudy.privacy.noise import NoiseSource
+from understudy.privacy.accounting.ledger import Guarantee
+from understudy.privacy.noise.source import NoiseSource
+from understudy.run.plan import plan_run, synthesizer_of
 from understudy.schema import as_schema
 
 GUARANTEE = Guarantee(1.0, 1e-2)
@@ -53,7 +54,7 @@ def test_the_seed_fixes_every_run() -> None:
 
 
 def test_a_stage_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"no query stage 'bundel'\. The stages are: bundle, zcdp filter"):
+    with raises(ConfigError, setting="stage"):
         audit_queries("bundel", GUARANTEE, num_runs=20, seed=0)
 
 

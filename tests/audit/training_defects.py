@@ -10,11 +10,14 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from tests.audit.defects import NOWHERE, Defect, Patch
-from tests.privacy import test_pate
-from understudy.privacy import charges, clipping, dpsgd, held, langevin, rows, sampling, sums
-from understudy.privacy.clipping import Clip
-from understudy.privacy.rows import PrivateRows, PrivateUnits
-from understudy.privacy.sampling import Batches
+from tests.privacy.gradients import test_pate
+from understudy.privacy.gradients import charges, clipping, dpsgd, langevin, sums
+from understudy.privacy.gradients import poisson as sampling
+from understudy.privacy.gradients.clipping import Clip
+from understudy.privacy.gradients.poisson import Batches
+from understudy.privacy.rows import rows
+from understudy.privacy.rows import stored as held
+from understudy.privacy.rows.rows import PrivateRows, PrivateUnits
 from understudy.training import dpsgd as training
 from understudy.training import pate as votes
 from understudy.training.loop import RunOptions
@@ -202,7 +205,7 @@ COMMON_UNITS = range(3)
 
 def _exact_loss(loss: Any, network: Any, steps: Any) -> float:
     rows_of_units = steps._units._rows[:, 0]
-    return float(jnp.mean(jax.vmap(lambda row: loss(network, row, None, jax.random.key(0)))(rows_of_units)))
+    return float(jnp.mean(jax.vmap(lambda row: loss.of_row(network, row, None, jax.random.key(0)))(rows_of_units)))
 
 
 def _early_stopping(patch: Patch) -> None:

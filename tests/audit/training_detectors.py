@@ -16,24 +16,26 @@ from scipy import stats
 
 from tests.audit.detectors import DELTA, Detector, deterministic, refuted, two_sided
 from tests.builders import loose_guarantee
-from tests.privacy import test_pate
-from tests.privacy.test_sums import largest_move, midpoint_values, random_values
+from tests.privacy.gradients import test_pate
+from tests.privacy.gradients.test_sums import largest_move, midpoint_values, random_values
 from tests.synthesizers.test_autogan import BLOCKS, parts
 from understudy.audit.bounds import lower_bound
-from understudy.privacy import accounting, charges, rows
-from understudy.privacy.clipping import Clip
-from understudy.privacy.dpsgd import ChargedSteps, sample_batches
-from understudy.privacy.events import SubsampledGaussian
-from understudy.privacy.langevin import Law, Stage
-from understudy.privacy.ledger import Guarantee, Ledger, Query
-from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows, PrivateUnits
-from understudy.privacy.sampling import Batches, chunk_size
+from understudy.privacy.accounting import accountants as accounting
+from understudy.privacy.accounting.events import SubsampledGaussian
+from understudy.privacy.accounting.ledger import Guarantee, Ledger, Query
+from understudy.privacy.gradients import charges
+from understudy.privacy.gradients.clipping import Clip, RowLoss
+from understudy.privacy.gradients.dpsgd import ChargedSteps, sample_batches
+from understudy.privacy.gradients.langevin import Law, Stage
+from understudy.privacy.gradients.poisson import Batches, chunk_size
+from understudy.privacy.noise.source import SeededNoise
+from understudy.privacy.rows import rows
+from understudy.privacy.rows.rows import PrivateRows, PrivateUnits
 from understudy.schema import Domain
 from understudy.training import dpsgd as training
 from understudy.training.autoencoder import ReconstructionLoss
 from understudy.training.loop import RunOptions
-from understudy.training.networks import Autoencoder
+from understudy.training.neural import Autoencoder
 
 WIDTH = 3
 Unit = Sequence[Sequence[float]]
@@ -75,6 +77,7 @@ def linear() -> eqx.nn.Linear:
     return eqx.nn.Linear(WIDTH, "scalar", use_bias=False, key=jax.random.key(0))
 
 
+@RowLoss
 def own_row(network: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> Array:
     """A loss whose gradient is the row itself."""
     return network(row)
@@ -115,7 +118,7 @@ def _autoencoder_noise() -> Any:
     """The gradient of one step on an autoencoder for each key: noise alone where nobody is in the table."""
 
     def gradients(steps: ChargedSteps, batch: Any, clip: Clip, keys: PRNGKeyArray) -> Autoencoder:
-        loss = ReconstructionLoss(None, BLOCKS)
+        loss = RowLoss(ReconstructionLoss(None, BLOCKS))
         return jax.lax.map(lambda key: training.row_gradient(loss, parts(), steps, batch, clip, key)[0], keys)
 
     return eqx.filter_jit(gradients)

@@ -61,6 +61,5 @@ TRAIN, TEST, OTHER = people(800, 0), people(500, 1), people(800, 2)
 def score(
     synthetic: pa.Table, *metrics: str, reference: Reference | None = None, test: pa.Table | None = TEST, seed: int = 0
 ) -> CellScores:
-    return score_table(
-        TRAIN, test, synthetic, schema=SCHEMA, metrics=metrics, classifiers=FAST, reference=reference, seed=seed
-    )
+    found = reference or Reference.of(TRAIN, test, schema=SCHEMA, classifiers=FAST)
+    return score_table(synthetic, found, metrics, seed=seed)

@@ -11,7 +11,9 @@ import pytest
 
 import understudy as us
 from tests.benchmark.scored import FAST, OTHER, SCHEMA, TEST, TRAIN, replace, score
-from understudy.benchmark.scoring import Reference, _Cell, _Part, _run, metric_names
+from tests.builders import raises
+from understudy.benchmark.metrics import METRICS
+from understudy.benchmark.scoring import Reference, _Cell, _Part, _run
 from understudy.evaluation.scores import Result
 
 
@@ -48,10 +50,10 @@ DEGENERATE = {
 
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_degenerate_tables_give_numbers_or_reasons(name: str, reference: Reference) -> None:
-    found = score(DEGENERATE[name], *metric_names(), reference=reference)
+    found = score(DEGENERATE[name], *METRICS, reference=reference)
     missing = found.details["missing"]
     assert isinstance(missing, dict)
-    assert set(found.metrics) | set(missing) == set(metric_names())
+    assert set(found.metrics) | set(missing) == set(METRICS)
     assert not set(found.metrics) & set(missing)
     assert all(math.isfinite(value) for value in found.metrics.values())
     assert all(reason.endswith(".") and "\n" not in reason for reason in missing.values())
@@ -76,7 +78,7 @@ def test_floats_for_integers_score_as_integers(reference: Reference) -> None:
 
 
 def test_a_table_without_a_column_is_refused(reference: Reference) -> None:
-    with pytest.raises(us.SchemaError, match='The synthetic table lacks the column "city"'):
+    with raises(us.SchemaError, column="city"):
         score(OTHER.drop_columns(["city"]), "tvd1", reference=reference)
 
 
@@ -92,6 +94,6 @@ def test_a_part_that_fails_gives_its_reason_in_one_line(reference: Reference) ->
     def fail(cell: _Cell) -> Result:
         raise ValueError("The matrix is singular.\nMore about it.")
 
-    cell = _Cell(reference=reference, table=reference.train, metrics=("tvd1",), is_copy=False, permutations=1, seed=0)
+    cell = _Cell(reference=reference, table=reference.train, metrics=("tvd1",), is_copy=False, seed=0)
     found = _run(_Part(fail, {"tvd1": "tv1"}), cell).scores["tv1"]
     assert found.why == "It cannot be computed for this table: The matrix is singular."

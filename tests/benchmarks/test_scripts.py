@@ -1,5 +1,7 @@
 """Every script of `benchmarks/` says how it is used, also where there is no data."""
 
+import doctest
+import importlib
 import re
 import runpy
 import subprocess
@@ -13,6 +15,12 @@ SCRIPTS = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (ROOT / "benchmarks").rglob("*.py")
     if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+    and path.parent.name != "adapters"  # these run in the environments of other packages
+)
+EXAMPLES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "benchmarks").rglob("*.py")
+    if "    >>> " in path.read_text(encoding="utf-8")
 )
 
 
@@ -36,6 +44,11 @@ def test_help_needs_no_data(script: str, monkeypatch: pytest.MonkeyPatch, capsys
         runpy.run_path(str(ROOT / script), run_name="__main__")
     assert not ended.value.code
     assert capsys.readouterr().out.startswith("usage: ")
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
+def test_examples_in_docstrings_are_right(module: str) -> None:
+    assert doctest.testmod(importlib.import_module(module)).failed == 0
 
 
 @pytest.mark.docs

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks import readme_table, utility
+from benchmarks import adult_table, utility
 from benchmarks.utility_page import (
     REAL,
     as_markdown,
@@ -202,34 +202,34 @@ def test_gathered_results_are_taken_over_once(tmp_path: Path) -> None:
 
 def adult_results() -> list[dict]:
     private = {"auc": [0.9, 0.8], "tvd2": [0.1, 0.2], "worst2": [0.3, 0.3], "v_loss": [0.0, 0.1], "cpu": [3.0, 5.0]}
-    made = [row for method in readme_table.METHODS if method != REAL for row in runs("adult", 1.0, method, **private)]
+    made = [row for method in adult_table.METHODS if method != REAL for row in runs("adult", 1.0, method, **private)]
     return made + runs("adult", None, REAL, auc=[0.91], tvd2=[0.0], worst2=[0.0], v_loss=[0.0])
 
 
-def test_the_block_of_the_readme() -> None:
-    block = readme_table.make_block(adult_results())
+def test_the_block_of_the_page() -> None:
+    block = adult_table.make_block(adult_results())
     assert "| `auto` | 0.850 | 0.150 | 0.300 | 0.050 | 4 |" in block.splitlines()
     assert "| real data | 0.910 | 0.000 | 0.000 | 0.000 |  |" in block.splitlines()
     assert "mean of 2 seeds" in block
-    text = f"before\n{readme_table.BEGIN}\nold\n{readme_table.END}\nafter\n"
-    once = readme_table.replace_block(text, block)
+    text = f"before\n{adult_table.BEGIN}\nold\n{adult_table.END}\nafter\n"
+    once = adult_table.replace_block(text, block)
     assert once.startswith("before\n")
     assert once.endswith("\nafter\n")
     assert "old" not in once
-    assert readme_table.replace_block(once, block) == once
+    assert adult_table.replace_block(once, block) == once
 
 
-def test_what_cannot_be_put_into_the_readme_is_refused() -> None:
+def test_what_cannot_be_put_into_the_page_is_refused() -> None:
     with pytest.raises(ValueError, match="found none of gem"):
-        readme_table.make_block(row for row in adult_results() if row["method"] != "gem")
+        adult_table.make_block(row for row in adult_results() if row["method"] != "gem")
     with pytest.raises(ValueError, match="once each"):
-        readme_table.replace_block("no comments", "block")
+        adult_table.replace_block("no comments", "block")
 
 
-def test_the_readme_has_what_the_results_give() -> None:
-    text = readme_table.README.read_text()
-    if not readme_table.RESULTS.exists():
-        assert readme_table.replace_block(text, "block") != text  # the comments are there
+def test_the_page_has_what_the_results_give() -> None:
+    text = adult_table.PAGE.read_text()
+    if not adult_table.RESULTS.exists():
+        assert adult_table.replace_block(text, "block") != text  # the comments are there
         pytest.skip("There are no results of the default suite yet.")
-    block = readme_table.make_block(utility.read_results(readme_table.RESULTS))
-    assert readme_table.replace_block(text, block) == text
+    block = adult_table.make_block(utility.read_results(adult_table.RESULTS))
+    assert adult_table.replace_block(text, block) == text

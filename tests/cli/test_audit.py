@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.audit.record import LIMITS, Audit
+from understudy.certificate.audits import LIMITS, Audit
 from understudy.cli import run
 
 

@@ -290,7 +290,7 @@ def test_privacy_has_to_be_said(said) -> None:
         (("--method", "mts"), "There is no method 'mts'. Did you mean 'mst'?"),
         (("--method", "independant"), "Did you mean 'independent'?"),
         (("--method", "mst(iteration=5)"), "Did you mean 'iterations'?"),
-        (("--method", "mst", "--set", "entropie=1"), "Did you mean 'entropy'?"),
+        (("--method", "mst", "--set", "iteration=1"), "Did you mean 'iterations'?"),
         (("--method", "mst", "--set", "iterations=many"), "iterations must be a whole number"),
         (("--method", "mst", "--set", "iterations"), "name=value"),
         (("--method", "mst("), "'(' was never closed"),
@@ -627,6 +627,7 @@ class Screen:
     ],
     ids=["before the first charge", "after it"],
 )
+@pytest.mark.usefixtures("can_interrupt")
 def test_interrupted(
     words: str,
     end: str,
@@ -652,6 +653,7 @@ def test_interrupted(
         assert run([*arguments, "--resume"]) == 0
 
 
+@pytest.mark.usefixtures("can_interrupt")
 def test_an_interrupt_before_the_work_is_not_lost() -> None:
     """Imports have callbacks too, and they come before the first progress."""
 
@@ -671,6 +673,7 @@ def test_an_interrupt_before_the_work_is_not_lost() -> None:
         work()
 
 
+@pytest.mark.usefixtures("can_interrupt")
 def test_errors_that_an_interrupt_caused_are_interrupts() -> None:
     def work() -> None:
         with show_progress(True, ""):

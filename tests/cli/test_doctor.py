@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from understudy._version import DISTRIBUTION
 from understudy.benchmark.catalogue import describe_table, table_names
 from understudy.cli import run
 from understudy.cli.doctor import EXTRAS, Status, requirements, run_checks, usable_cores, usable_memory
@@ -68,8 +69,22 @@ def test_missing_and_old_libraries_are_problems(monkeypatch: pytest.MonkeyPatch)
     assert checks["numpy"].status is Status.PROBLEM
     assert checks["numpy"].advice == "Upgrade it: pip install 'numpy>=999.1'."
     assert checks["scipy"].status is Status.OK
-    assert (checks["yaml"].status, "pip install 'understudy[yaml]'" in checks["yaml"].found) == (Status.MISSING, True)
+    assert (checks["yaml"].status, "pip install 'understudy-dp[yaml]'" in checks["yaml"].found) == (
+        Status.MISSING,
+        True,
+    )
     assert all(check.advice for check in checks.values() if check.status in (Status.PROBLEM, Status.WARNING))
+
+
+def test_another_project_of_the_plain_name_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its modules and its command lie where ours do."""
+    (tmp_path / "understudy-1.2.dist-info").mkdir()
+    (tmp_path / "understudy-1.2.dist-info" / "METADATA").write_text("Name: understudy\nVersion: 1.2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    check = next(iter(run_checks()))
+    assert (check.name, check.status) == (DISTRIBUTION, Status.WARNING)
+    assert "another project's" in check.found
+    assert f"pip install {DISTRIBUTION}" in check.advice
 
 
 def test_public_tables_are_found_and_compared(
@@ -127,5 +142,5 @@ def test_every_extra_has_a_purpose_and_is_documented() -> None:
 def test_all_is_every_extra_but_those_of_clusters() -> None:
     extras = PROJECT["optional-dependencies"]
     (everything,) = extras["all"]
-    names = everything.removeprefix("understudy[").removesuffix("]").split(",")
+    names = everything.removeprefix("understudy-dp[").removesuffix("]").split(",")
     assert sorted(names) == sorted(set(extras) - {"all", "ray", "spark"})

@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_example_of_the_readme_needs_no_schema(
+def test_the_example_of_the_overview_needs_no_schema(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ids are not scored, the target is known, the report shows the certificate, and the output says why."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import understudy as us
+from tests.builders import raises
 from understudy.cli.main import run
 from understudy.evaluation.scorecard import Scorecard
 from understudy.release import Release
@@ -278,5 +279,5 @@ def test_split_of_frames_keeps_their_kind() -> None:
     train, held = us.split(frame, 0.5, unit="person")
     assert isinstance(train, pd.DataFrame)
     assert sorted([*train["x"], *held["x"]]) == list(range(6))
-    with pytest.raises(us.UnderstudyError, match="no column 'y'"):
+    with raises(us.SchemaError, column="y"):
         us.split(frame, 0.5, unit="y")

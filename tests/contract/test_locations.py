@@ -1,6 +1,6 @@
 """The contract of every method with a location, the hour of a datetime and a long ordinal list.
 
-Methods with networks compile a program of their own for this table: they run with `make slow`.
+Methods with networks compile a program of their own for this table: they run with `make long-test`.
 """
 
 from datetime import datetime, timedelta
@@ -68,7 +68,7 @@ def table_of_locations(num_rows: int = 400) -> pa.Table:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if name in NEURAL or name not in SYNTHESIZERS else [])
+        pytest.param(name, marks=[pytest.mark.long] if name in NEURAL or name not in SYNTHESIZERS else [])
         for name in METHODS
     ],
 )

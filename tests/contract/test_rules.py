@@ -1,7 +1,7 @@
 """The contract of every method under rules: one rule of each kind, and rows of the real table that break each.
 
 Methods with networks compile a program of their own for this table; of these dpgan runs with `make test`, the others
-with `make slow`.
+with `make long-test`.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ LONG = tuple(name for name in NEURAL if name != "dpgan")
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in SYNTHESIZERS],
+    params=[pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in SYNTHESIZERS],
 )
 def with_rules(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     """Of a table whose schema has a rule of each kind, and of whose rows some break each."""
@@ -49,5 +49,5 @@ def test_charges_with_rules_are_those_of_the_plan(with_rules: Fitted) -> None:
     """Real rows that break one change no charge. A rule that needs no re-expression changes no query at all."""
     planned = plan(with_rules.method, ruled_schema())
     assert planned.queries == with_rules.release.statement.queries
-    unruled = plan(with_rules.method, ruled_schema(rules=ruled_schema().rules[-1:]))  # kept by structural zeros alone
+    unruled = plan(with_rules.method, ruled_schema(rules=ruled_schema().rules[-1:]))  # by structural zeros alone
     assert unruled.queries == plan(with_rules.method, ruled_schema(rules=())).queries

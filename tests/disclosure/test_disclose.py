@@ -12,12 +12,13 @@ from scipy.stats import binom, t
 from sklearn.metrics import roc_auc_score
 
 import understudy as us
+from tests.builders import raises
 from tests.disclosure.made_tables import draw_common, draw_people
 from understudy.disclosure.disclose import FALSE_ALARM_RATE, Disclosure, Finding
 from understudy.disclosure.membership import Ceiling, _auc
 from understudy.disclosure.sentences import percent
 from understudy.evaluation.scorecard import refuse_release
-from understudy.privacy.tradeoff import statement_tradeoff
+from understudy.privacy.accounting.tradeoff import statement_tradeoff
 
 SCHEMA: dict[str, Any] = {
     "table": {"rows": 1000},
@@ -247,11 +248,11 @@ def test_the_sentence_on_membership_says_what_the_attack_was_chosen_for(
     point = of_others.membership.points[0]
     rate = point.true_positives
     low, value, high = (percent(part) for part in (rate.low, rate.value, rate.high))
-    expected = f"recognised {value} (99 % interval {low} to {high}) of the training rows"
+    expected = f"recognised {value} (99% interval {low} to {high}) of the training rows"
     assert expected in of_others.sentences["Membership"]
-    assert "beyond chance. The attack chosen for 1 % false positives, '" in of_others.sentences["Membership"]
+    assert "beyond chance. The attack chosen for 1% false positives, '" in of_others.sentences["Membership"]
     assert (
-        "Training rows can be recognised. The attack chosen for 1 % false positives, 'exact copies'"
+        "Training rows can be recognised. The attack chosen for 1% false positives, 'exact copies'"
         in of_copy.sentences["Membership"]
     )
 
@@ -265,7 +266,7 @@ def test_no_words_of_approval(of_copy: Disclosure, of_others: Disclosure) -> Non
 
 def test_it_is_not_written_into_a_release(of_copy: Disclosure, tmp_path: Path) -> None:
     (tmp_path / "release.json").write_text("{}")
-    with pytest.raises(us.ConfigError, match="which may be shared"):
+    with raises(us.ConfigError, setting="path"):
         of_copy.save(tmp_path / "report.json")
     with pytest.raises(us.ConfigError):
         refuse_release(tmp_path / "report.json")

@@ -1,11 +1,13 @@
 """Made-up tables that the pages take for granted: `people.csv` stands for the reader's own table."""
 
+import shutil
 import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+HOSPITAL = Path(__file__).parents[2] / "docs" / "tutorials" / "hospital_stays.py"
 ROWS = 2000
 
 PEOPLE = f"""
@@ -50,8 +52,9 @@ categories = ["low", "high"]
 
 def write_files(folder: Path) -> None:
     """people (csv, parquet, sqlite, xlsx, toml; export.csv: with decimal commas; test.parquet: others of the same
-    kind), cars, visits, and metadata.json.
+    kind), cars, visits, metadata.json, and the script that writes the hospital table.
     """
+    shutil.copy(HOSPITAL, folder)
     people = _people(ROWS, seed=0)
     people.to_csv(folder / "people.csv", index=False)
     people.to_parquet(folder / "people.parquet", index=False)

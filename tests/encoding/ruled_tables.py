@@ -9,11 +9,11 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import understudy as us
-from understudy.encoding.lookups import Formula, Joint, Lookup
 from understudy.encoding.reexpression import reexpress
-from understudy.encoding.steps import Shares, Total
+from understudy.encoding.reexpression.lookups import Formula, Joint, Lookup
+from understudy.encoding.reexpression.steps import Shares, Total
+from understudy.rules.rules import Rule, rule_from_dict
 from understudy.schema import BOUNDED, Column, Schema
-from understudy.schema.rules import Rule, rule_from_dict
 from understudy.tables.cast import declared_type
 
 KINDS = {
@@ -142,9 +142,9 @@ def _column(name: str, *, bounded: bool) -> st.SearchStrategy[Column]:
         "datetime": [(MOMENT, MOMENT + timedelta(hours=5)), None],
     }
     if kind in bounds:
-        facts["bounds"] = st.sampled_from(bounds[kind][: -1 if bounded else None])  # type: ignore[assignment]
+        facts["bounds"] = st.sampled_from(bounds[kind][: -1 if bounded else None])
     if kind == "real":
-        facts["decimals"] = st.sampled_from([None, 0, 1])  # type: ignore[assignment]
+        facts["decimals"] = st.sampled_from([None, 0, 1])
     if kind == "categorical":
         listed = [{}, {"categories": WORDS}, {"categories": WORDS, "closed": True}]
         return st.builds(
@@ -171,12 +171,12 @@ def schemas(draw: st.DrawFn, family: str, *, most: int = 3) -> Schema:
     columns = [dataclasses.replace(c, nullable=c.nullable or c.name in skipped) for c in columns]
     try:
         return Schema(columns=tuple(columns), rules=tuple(found), rows=50)
-    except us.SchemaError:  # rules that contradict each other: refused, and so nothing to keep
+    except us.SchemaError:  # rules that contradict each other: refused, and so nothing to satisfy
         return Schema(columns=tuple(columns), rows=50)
 
 
 def _tidy(column: Column) -> st.SearchStrategy:
-    """Values of the declared domain, few of them, so that many rows keep a rule."""
+    """Values of the declared domain, few of them, so that many rows satisfy a rule."""
     inside: st.SearchStrategy
     if column.kind == "boolean":
         inside = st.booleans()

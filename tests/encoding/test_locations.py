@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import scaled
 from understudy.encoding import reexpress
-from understudy.encoding.curve import to_cell, to_index
-from understudy.encoding.locations import AreaNumbering, Boundary, SiteNumbering, unit_vectors
+from understudy.encoding.locations import AreaNumbering, Boundary, SiteNumbering, to_cell, to_index, unit_vectors
 from understudy.schema import Schema
 from understudy.schema.regions import Area, Box, Mask, Polygons, Sites, read_region
 
@@ -214,7 +214,7 @@ def test_codes_of_sites_make_the_round_trip():
 IN_A_BOX = reexpress(_schema(latitude="lat", longitude="lon"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40))
 @given(
     st.lists(
         st.tuples(*[st.one_of(st.none(), st.floats(width=64), st.sampled_from([90.0, -180.0, 360.0, 1e308]))] * 2),

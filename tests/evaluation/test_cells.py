@@ -9,6 +9,7 @@ import pytest
 
 import understudy as us
 from tests.evaluation.encoded import encode, slow_counts, slow_l1, slow_tv, some_pair
+from understudy.evaluation import cells
 from understudy.evaluation.cells import cell_accuracy, cells_won, default_cells
 from understudy.evaluation.table import EncodedTable, Layout
 
@@ -40,17 +41,18 @@ def test_cell_accuracy_of_550_cells_includes_the_empty_ones() -> None:
 
 
 def test_cells_are_levels_and_nulls_where_real_rows_have_them(pair: tuple[EncodedTable, EncodedTable]) -> None:
-    result = cell_accuracy(*pair, ["degree", "city", "income"], bins=5)
-    assert result.details["cells"] == (3 + 1) * 4 * (5 + 1)
+    result = cell_accuracy(*pair, ["degree", "city", "income"])
+    assert result.details["cells"] == (3 + 1) * 4 * (20 + 1)
     assert result.details["outside"] == [0.0, pytest.approx(9 / 450)]  # the unlisted city
-    assert result["cell_tv"] == pytest.approx(slow_tv(*pair, ("degree", "city", "income"), 5))
+    assert result["cell_tv"] == pytest.approx(slow_tv(*pair, ("degree", "city", "income"), 20))
 
 
-def test_too_many_cells_are_refused(pair: tuple[EncodedTable, EncodedTable]) -> None:
-    result = cell_accuracy(*pair, ["age", "income"], bins=5000)
+def test_too_many_cells_are_refused(pair: tuple[EncodedTable, EncodedTable], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "MAX_CELLS", 400)
+    result = cell_accuracy(*pair, ["age", "income"])
     assert not result.scores["cell_accuracy"].is_defined
     assert "joint cells" in result.scores["cell_tv"].why
-    won = cells_won(pair[0], {"one": pair[1]}, ["age", "income"], bins=5000)
+    won = cells_won(pair[0], {"one": pair[1]}, ["age", "income"])
     assert won["won"] == {}
     assert "joint cells" in str(won["why"])
 

@@ -202,13 +202,13 @@ def test_score_of_principal_components_by_the_formula(cost: Cost) -> None:
     assert result.settings["cost"] == cost
     first, second = np.array(result.details["real"]), np.array(result.details["synthetic"])
     assert result["pca_wasserstein"] == pytest.approx(transport(first, second, cost=cost), abs=0.01)
-    explained = sum(result.details["explained"])  # type: ignore[call-overload]
+    explained = sum(result.details["explained"])
     squared = universe_diameter(real.layout)
     largest = math.sqrt(explained) * (squared if cost == "squared" else math.sqrt(squared))
     score = 1 - result["pca_wasserstein"] / largest
     assert result["pca_wasserstein_score"] == pytest.approx(score, abs=1e-3)
     baseline = result.details["real_baseline"]
-    assert baseline["score"] == pytest.approx(1 - baseline["value"] / largest, abs=1e-3)  # type: ignore[index, call-overload]
+    assert baseline["score"] == pytest.approx(1 - baseline["value"] / largest, abs=1e-3)
     assert pca_marginal(real, real, cost=cost)["pca_wasserstein"] == pytest.approx(0, abs=1e-9)
     assert pca_marginal(real, real, cost=cost)["pca_wasserstein_score"] == pytest.approx(1)
 
@@ -235,7 +235,7 @@ def test_a_share_of_the_rows_for_the_basis_and_of_the_points_for_the_picture() -
     result = pca_marginal(*read(mixed(600, 1), mixed(500, 2)), basis_fraction=0.83, num_points=50)
     assert result.settings["basis_rows"] == 498
     for cloud in ("real", "synthetic"):
-        assert np.array(result.details[cloud]).shape == (50, 2)  # type: ignore[arg-type]
+        assert np.array(result.details[cloud]).shape == (50, 2)
     whole = pca_marginal(*read(mixed(600, 1), mixed(500, 2)))
     assert whole.details["explained"] == pytest.approx(result.details["explained"], abs=0.05)
     assert whole.details["explained"] != result.details["explained"]
@@ -252,7 +252,7 @@ def test_a_constant_column_becomes_zero_and_a_constant_table_has_no_components()
 def test_a_single_feature_has_a_single_component() -> None:
     result = pca_marginal(*read({"x": [0.0, 1.0, 2.0]}, {"x": [0.0, 1.0, 2.0]}))
     assert result.details["explained"] == [1.0]
-    assert np.array(result.details["real"]).shape == (3, 1)  # type: ignore[arg-type]
+    assert np.array(result.details["real"]).shape == (3, 1)
 
 
 # -------------------------------------------------------------------------------------------------------- discriminator

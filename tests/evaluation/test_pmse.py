@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from tests.builders import raises
 from understudy.errors import ConfigError
 from understudy.evaluation.pmse import allowed_order, pmse_cart, pmse_logit
 from understudy.evaluation.scores import Result, Status, metrics_of
@@ -74,7 +75,7 @@ def test_logit_of_tables_of_different_sizes_by_hand() -> None:
 def test_logit_agrees_with_scikit_learn(maxorder: int, sizes: tuple[int, int]) -> None:
     """Dense dummies without a reference level: other coefficients, the same fitted shares and the same rank."""
     real, synthetic = mixed(sizes[0], 1), mixed(sizes[1], 2, shift=0.3)
-    stacked = {name: np.concatenate([real[name], synthetic[name]]) for name in real}  # type: ignore[arg-type]
+    stacked = {name: np.concatenate([real[name], synthetic[name]]) for name in real}
     columns = [stacked["x"], stacked["y"], stacked["flag"], *(stacked["letter"] == letter for letter in LETTERS)]
     design = np.stack(columns, axis=1).astype(float)
     variable = np.array([0, 1, 2, 3, 3, 3, 3])
@@ -158,7 +159,7 @@ def test_products_see_what_main_effects_do_not() -> None:
 
 
 def test_logit_refuses_triples() -> None:
-    with pytest.raises(ConfigError, match="maxorder"):
+    with raises(ConfigError, setting="maxorder"):
         pmse_logit(*read(ones(5, 2), ones(5, 3)), maxorder=2)
 
 

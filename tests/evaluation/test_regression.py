@@ -12,6 +12,7 @@ from sklearn import metrics as oracle
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import Lasso, LogisticRegression
 
+from tests.builders import raises
 from understudy.errors import ConfigError, SchemaError
 from understudy.evaluation import regression
 from understudy.evaluation.regression import dimension_prediction, learn_numeric, parallel_rmse
@@ -113,7 +114,7 @@ def test_numeric_scores_may_be_undefined() -> None:
     assert "constant" in found.scores["r2"].why
     assert math.isnan(detail(found, "models")["linear"]["r2"])
     for first, second in ((empty, train), (train, empty)):
-        assert "no number in 'pay'" in learn_numeric(first, second, target="pay").scores["rmse"].why
+        assert "has a number in 'pay'" in learn_numeric(first, second, target="pay").scores["rmse"].why
     assert learn_numeric(one, train, target="pay").scores["rmse"].is_defined
     (alone,) = tables({"pay": [1.0, 2.0]})
     assert "no other column" in learn_numeric(alone, alone, target="pay").scores["r2"].why
@@ -121,15 +122,15 @@ def test_numeric_scores_may_be_undefined() -> None:
 
 def test_wrong_settings_are_refused(three: list[EncodedTable]) -> None:
     train, fake, test = three
-    with pytest.raises(SchemaError, match="expected a numeric column"):
+    with raises(SchemaError, column="job"):
         learn_numeric(train, test, target="job")
-    with pytest.raises(ConfigError, match="Did you mean 'linear'"):
+    with raises(ConfigError, setting="models"):
         learn_numeric(train, test, target="pay", models=("linaer",))
-    with pytest.raises(SchemaError, match="Did you mean 'age'"):
+    with raises(SchemaError, column="Age"):
         parallel_rmse(train, fake, test, target="pay", regressors=["Age"])
-    with pytest.raises(SchemaError, match="beside the target"):
+    with raises(SchemaError, column="pay"):
         parallel_rmse(train, fake, test, target="pay", regressors=["pay"])
-    with pytest.raises(SchemaError, match="expected a numeric column"):
+    with raises(SchemaError, column="job"):
         parallel_rmse(train, fake, test, target="job")
 
 
@@ -323,7 +324,7 @@ def test_regressors_follow_a_fixed_rule() -> None:
 
 def test_linear_models_may_have_no_ratio() -> None:
     train, empty, one = tables(drawn(50, 0), drawn(20, 1) | {"pay": [None] * 20}, drawn(1, 2))
-    assert "no number in 'pay'" in parallel_rmse(train, empty, train, target="pay").scores["rmse_ratio_max"].why
+    assert "has a number in 'pay'" in parallel_rmse(train, empty, train, target="pay").scores["rmse_ratio_max"].why
     assert parallel_rmse(train, one, train, target="pay").scores["rmse_ratio_max"].is_defined
     (exact,) = tables({"a": [0.0, 0.0, 0.0], "b": [1.0, 2.0, 3.0], "pay": [4.0, 4.0, 4.0]})
     found = parallel_rmse(exact, exact, exact, target="pay")

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.builders import raises
 from understudy.errors import SchemaError, TableError
 from understudy.evaluation.table import Layout
 from understudy.schema import Column, Schema
@@ -58,7 +59,6 @@ def test_features_follow_from_the_layout() -> None:
         "city=(missing)",
         "smokes=True",
     ]
-    assert layout.feature_names(["smokes"]) == ["smokes=True"]
 
 
 def test_values_outside_stay_and_features_are_clipped() -> None:
@@ -110,19 +110,19 @@ def test_names_and_empty_columns_are_left_out_and_this_is_said() -> None:
 
 
 def test_no_column_left_is_an_error() -> None:
-    with pytest.raises(TableError, match="no column to evaluate"):
+    with pytest.raises(TableError):
         Layout.of(pa.table({"name": [f"person {i}" for i in range(200)]}))
 
 
 @pytest.mark.parametrize(
-    ("table", "words"),
+    ("table", "column"),
     [
-        (pa.table({"age": [1], "city": ["a"]}), 'lacks the column "smokes"'),
-        (pa.table({"Age": [1], "city": ["a"], "smokes": [True]}), '"age".*Did you mean .Age'),
+        (pa.table({"age": [1], "city": ["a"]}), "smokes"),
+        (pa.table({"Age": [1], "city": ["a"], "smokes": [True]}), "age"),
     ],
 )
-def test_missing_columns_are_named(table: pa.Table, words: str) -> None:
-    with pytest.raises(SchemaError, match=words):
+def test_missing_columns_are_named(table: pa.Table, column: str) -> None:
+    with raises(SchemaError, column=column):
         Layout.of(REAL, SCHEMA).read(table, "synthetic table")
 
 

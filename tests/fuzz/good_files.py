@@ -19,7 +19,7 @@ import pyreadstat
 
 import understudy as us
 from tests.cli.test_bad_input import SECRET as CANARY
-from understudy.book import BudgetBook
+from understudy.institution.book import BudgetBook
 
 SCHEMA = """[table]
 rows = 40
@@ -100,26 +100,6 @@ CODE_BOOKS = {
             },
             "relationships": [],
             "METADATA_SPEC_VERSION": "V1",
-        }
-    ),
-    "pandera.yaml": (
-        "schema_type: dataframe\nversion: 0.20.0\ncolumns:\n  age:\n    dtype: int64\n    nullable: false\n"
-        "    checks:\n      in_range:\n        min_value: 0\n        max_value: 120\n        include_min: true\n"
-        "        include_max: true\n  sex:\n    dtype: str\n    nullable: true\n    checks:\n      isin: [f, m]\n"
-    ),
-    "expectations.json": json.dumps(
-        {
-            "expectation_suite_name": "people",
-            "expectations": [
-                {
-                    "expectation_type": "expect_column_values_to_be_between",
-                    "kwargs": {"column": "age", "min_value": 0, "max_value": 120},
-                },
-                {
-                    "expectation_type": "expect_column_values_to_be_in_set",
-                    "kwargs": {"column": "sex", "value_set": ["f", "m"]},
-                },
-            ],
         }
     ),
     "smartnoise.yaml": (

@@ -14,6 +14,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ import pytest
 
 import understudy as us
 from tests.builders import Killed, kill_at, make_guarantee
+from understudy.synthesizers.registry import SYNTHESIZERS
 
 FOLDER = Path(__file__).parent
 RECORD = "UNDERSTUDY_RECORD_GOLDEN"
@@ -115,6 +117,8 @@ CASES = {
     "aim_unit": Case(method="aim(max_rounds=4, iterations=20)"),
     "adaptive": Case(method="adaptive(rounds=3, iterations=20)", schema=DECLARED),
     "adaptive_unit": Case(method="adaptive(rounds=2, iterations=20)"),
+    "privbayes": Case(method="privbayes", schema=DECLARED),
+    "privbayes_undeclared": Case(method="privbayes", schema=UNDECLARED, binning=None, epsilon=40.0),
     "mwem": Case(method="mwem(rounds=6, mw_passes=5)"),
     "mwem_range": Case(method="mwem(workload=range, boxes=60, rounds=4, mw_passes=5, average_rounds=true)"),
     "gem": Case(method=f"{GEM})"),
@@ -286,6 +290,11 @@ def check_near(found: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
             assert one["shares"] == pytest.approx(other["shares"], abs=0.02), other["name"]
         else:
             assert one["mean"] == pytest.approx(other["mean"], abs=0.05 * (1e-9 + other["stddev"])), other["name"]
+
+
+def test_every_method_has_a_case() -> None:
+    cased = {name for case in CASES.values() for name in re.findall(r"\w+", case.method)}
+    assert set(SYNTHESIZERS) <= cased
 
 
 @pytest.mark.parametrize("name", CASES)

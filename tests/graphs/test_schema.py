@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import understudy as us
+from tests.builders import raises
 from understudy.graphs.schema import as_graph_schema
 
 
@@ -42,48 +43,52 @@ def test_nodes_of_a_networkx_graph() -> None:
     schema = us.GraphSchema.of_networkx(nx.karate_club_graph(), block="club")
     assert schema.num_nodes == 34
     assert schema.block_names == ("Mr. Hi", "Officer")
-    with pytest.raises(us.SchemaError, match="no attribute 'dojo'"):
+    with raises(us.SchemaError, key="block"):
         us.GraphSchema.of_networkx(nx.karate_club_graph(), block="dojo")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "key"),
     [
-        ({}, "would show which nodes have an edge"),
-        ({"nodes": {"count": 0}}, "count must be a whole number above 0, found 0"),
-        ({"nodes": {"count": 3, "list": ["a"]}}, "count and list. Keep one"),
-        ({"nodes": {"list": ["a", "a"]}}, "names a node twice"),
-        ({"nodes": {"list": "abc"}}, "list must be a list of texts"),
-        ({"nodes": {"list": ["a", "b"], "block": ["x"]}}, "2 nodes but 1 blocks"),
-        ({"nodes": {"list": ["a"], "first": 1}}, "first has no meaning with list"),
-        ({"nodes": {"count": 3}, "graph": {"directed": True}}, "directed graphs are not supported"),
-        ({"nodes": {"count": 3}, "graph": {"source": "to", "target": "to"}}, "different columns"),
-        ({"nodes": {"count": 3}, "graph": {"source": 3}}, "source must be text"),
-        ({"nodes": {"count": 3}, "graph": {"max_degree": 3}}, "max_degree must be a whole number from 1 to 2"),
-        ({"nodes": {"count": 3}, "graph": {"sorce": "a"}}, "Did you mean 'source'"),
-        ({"nodes": {"file": "absent.csv"}}, "The node file: absent.csv does not exist"),
-        (3, "found int"),
-        (None, "A graph needs a schema"),
+        ({}, "nodes"),
+        ({"nodes": {"count": 0}}, "count"),
+        ({"nodes": {"count": 3, "list": ["a"]}}, "nodes"),
+        ({"nodes": {"list": ["a", "a"]}}, "nodes"),
+        ({"nodes": {"list": "abc"}}, "list"),
+        ({"nodes": {"list": ["a", "b"], "block": ["x"]}}, "block"),
+        ({"nodes": {"list": ["a"], "first": 1}}, "first"),
+        ({"nodes": {"count": 3}, "graph": {"directed": True}}, "directed"),
+        ({"nodes": {"count": 3}, "graph": {"source": "to", "target": "to"}}, "target"),
+        ({"nodes": {"count": 3}, "graph": {"source": 3}}, "source"),
+        ({"nodes": {"count": 3}, "graph": {"max_degree": 3}}, "max_degree"),
+        ({"nodes": {"count": 3}, "graph": {"sorce": "a"}}, "sorce"),
+        ({"nodes": {"file": "absent.csv"}}, "file"),
+        (3, None),
     ],
 )
-def test_what_is_no_schema_is_one_line(content: Any, said: str) -> None:
-    with pytest.raises(us.SchemaError, match=said) as raised:
+def test_what_is_no_schema_is_one_line(content: Any, key: str | None) -> None:
+    with raises(us.SchemaError, key=key) as raised:
         as_graph_schema(content)
     assert "\n" not in str(raised.value)
 
 
+def test_no_schema_is_refused_with_how_to_make_one() -> None:
+    with pytest.raises(us.SchemaError, match="A graph needs a schema"):
+        as_graph_schema(None)
+
+
 @pytest.mark.parametrize(
-    ("nodes", "said"),
+    ("nodes", "key"),
     [
-        ("person,office\nann,Rome\n", "there is no column 'node' in .* Set id in .nodes. to one of person, office"),
-        ("node,ofice\nann,Rome\n", "there is no column 'office' in .* Did you mean 'ofice'\\? Set block"),
-        ("node,office\nann,\n", "rows without a value of 'office'"),
+        ("person,office\nann,Rome\n", "id"),
+        ("node,ofice\nann,Rome\n", "block"),
+        ("node,office\nann,\n", "block"),
     ],
 )
-def test_a_bad_node_file_is_one_line(nodes: str, said: str, tmp_path: Path) -> None:
+def test_a_bad_node_file_is_one_line(nodes: str, key: str, tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text(nodes)
     (tmp_path / "graph.toml").write_text('[nodes]\nfile = "nodes.csv"\nblock = "office"\n')
-    with pytest.raises(us.SchemaError, match=said) as raised:
+    with raises(us.SchemaError, key=key) as raised:
         us.GraphSchema.read(tmp_path / "graph.toml")
     assert "\n" not in str(raised.value)
 

@@ -11,9 +11,9 @@ import pytest
 from sklearn.base import clone
 
 import understudy as us
-from understudy.privacy.ledger import Guarantee, Ledger
-from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.accounting.ledger import Guarantee, Ledger
+from understudy.privacy.noise.source import SeededNoise
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Column, Schema
 
 JOBS = ("cook", "driver", "nurse", "teacher")

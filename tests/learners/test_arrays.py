@@ -10,6 +10,7 @@ import pytest
 import understudy as us
 from tests.learners.people import OPEN
 from understudy.learners.arrays import as_floats
+from understudy.run.sources import read_private_table
 from understudy.schema import Column, Schema
 
 READINGS = {
@@ -44,7 +45,8 @@ def test_no_label_changes_how_another_is_read(case: str, given: str) -> None:
             shown[:] = y
         elif given == "series":
             shown = pd.Series(y, dtype=object)
-        _, table = learner._declared_table(x, shown)
+        declared = learner._declared_schema(x, shown)
+        table = read_private_table(learner._read(x, shown, declared), declared).table._table
         column_type = table.schema.field("y").type
         read.append((column_type, table.column("y").to_pylist()))
     assert read[0][0] == read[1][0]

@@ -9,6 +9,7 @@ import pytest
 from sklearn import linear_model, naive_bayes
 
 import understudy as us
+from tests.builders import raises
 from tests.learners.people import (
     NUMBERS,
     OPEN,
@@ -24,8 +25,9 @@ from understudy.encoding import assumed_domain
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.learners import methods
 from understudy.models.predictors import LogitModel, NumberModel
-from understudy.privacy.ledger import Budget
+from understudy.privacy.accounting.ledger import Budget
 from understudy.schema import Column, Domain, Schema
+from understudy.synthesizers.run import Run
 
 
 def test_the_cost_of_minima_never_depends_on_private_classes() -> None:
@@ -33,16 +35,15 @@ def test_the_cost_of_minima_never_depends_on_private_classes() -> None:
     domain = Domain(names=("y", "x"), sizes=(3, 4), num_rows=500, target="y")
     budget = Budget(1.0, 1e-6)
     assert methods.Logistic(method="objective").plan(domain, budget).queries
-    with pytest.raises(ConfigError, match="needs the classes of 'y' to be declared"):
+    with raises(ConfigError, setting="method"):
         methods.Logistic(method="objective").plan(dataclasses.replace(domain, estimated=("y",)), budget)
     assert "y" in assumed_domain(Schema(columns=(Column(name="y", kind="categorical"),)), us.Binning()).estimated
 
 
 def test_the_objective_is_that_of_scikit_learn() -> None:
     rows, _ = encoded()
-    model = methods.Logistic(method="objective", penalty=1e-3).fit(
-        rows, methods.Logistic(method="objective").plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key()
-    )
+    plan = methods.Logistic(method="objective").plan(rows.domain, Budget(math.inf, 1e-6))
+    model = methods.Logistic(method="objective", penalty=1e-3).fit(Run(rows, plan, ledger(), key=key()))
     inputs = model.inputs.encode(rows._codes, rows._positions)
     labels = rows._codes[:, 3]
     logs = []
@@ -79,11 +80,11 @@ def test_naive_bayes_is_that_of_scikit_learn() -> None:
     rows, _ = encoded()
     codes, labels = rows._codes, rows._codes[:, 3]
     by_counts = methods.NaiveBayes(smoothing=1e-9)
-    model = by_counts.fit(rows, by_counts.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key())
+    model = by_counts.fit(Run(rows, by_counts.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key()))
     other = naive_bayes.CategoricalNB(alpha=1e-9, min_categories=rows.domain.sizes[:3]).fit(codes[:, :3], labels)
     assert model.predict_proba(codes) == pytest.approx(other.predict_proba(codes[:, :3]), abs=1e-6)
     normal = methods.NaiveBayes(numbers="gaussian", columns=("age",), smoothing=1e-9)
-    model = normal.fit(rows, normal.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key())
+    model = normal.fit(Run(rows, normal.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key()))
     age = 2 * rows._positions[:, 1:2] - 1
     gaussian = naive_bayes.GaussianNB(var_smoothing=0.0).fit(age, labels)
     assert model.predict_proba(codes, rows._positions) == pytest.approx(gaussian.predict_proba(age), abs=1e-3)
@@ -92,14 +93,14 @@ def test_naive_bayes_is_that_of_scikit_learn() -> None:
 def test_a_missing_number_says_nothing_in_naive_bayes() -> None:
     rows, codec = encoded()
     normal = methods.NaiveBayes(numbers="gaussian", smoothing=1e-9)
-    model = normal.fit(rows, normal.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key())
+    model = normal.fit(Run(rows, normal.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key()))
     known = rows._codes[~np.isnan(rows._positions[:, 2])]
     positions = 2 * rows._positions[~np.isnan(rows._positions[:, 2])] - 1
     for code in range(3):
         assert model.means["pay"][code] == pytest.approx(positions[known[:, 3] == code, 2].mean(), abs=1e-4)
     missing = np.array([[0, 3, codec.domain.sizes[2] - 1, 0]])
     without = methods.NaiveBayes(numbers="gaussian", columns=("job", "age"), smoothing=1e-9)
-    narrow = without.fit(rows, without.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key())
+    narrow = without.fit(Run(rows, without.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key()))
     assert model.predict_proba(missing) == pytest.approx(narrow.predict_proba(missing), abs=1e-12)
 
 
@@ -142,7 +143,7 @@ def test_private_weights_are_the_inverse_of_noisy_counts() -> None:
     rows, _ = encoded()
     bought = methods.Logistic(class_weight="private")
     plan = bought.plan(rows.domain, Budget(math.inf, 1e-6))
-    weights = methods.class_weights("private", rows, "level", plan, ledger())
+    weights = methods.class_weights("private", Run(rows, plan, ledger(), key=key()), "level")
     counts = np.bincount(rows._codes[:, 3], minlength=3)
     assert weights * counts == pytest.approx(np.full(3, (weights * counts)[0]))
     assert weights.mean() == pytest.approx(1.0)
@@ -153,10 +154,10 @@ def test_one_ledger_holds_a_learner_and_what_comes_before() -> None:
     rows, _ = encoded()
     book = ledger(PRIVATE)
     prior = methods.Prior()
-    prior.fit(rows, prior.plan(rows.domain, book.remaining.fraction(0.5)), book, key=key())
+    prior.fit(Run(rows, prior.plan(rows.domain, book.remaining.fraction(0.5)), book, key=key()))
     learner = methods.NaiveBayes()
     with pytest.raises(BudgetExceeded):
-        learner.fit(rows, learner.plan(rows.domain, ledger(PRIVATE).remaining), book, key=key())
+        learner.fit(Run(rows, learner.plan(rows.domain, ledger(PRIVATE).remaining), book, key=key()))
     assert len(book.queries) == 1
-    learner.fit(rows, learner.plan(rows.domain, book.remaining), book, key=key())
+    learner.fit(Run(rows, learner.plan(rows.domain, book.remaining), book, key=key()))
     assert 0.95 * 0.3 < book.spent().epsilon <= 0.3

@@ -13,7 +13,8 @@ from tests.learners.people import NUMBERS, SCHEMA
 from understudy.learners import methods
 
 ESTIMATORS = {getattr(us.learners, name): getattr(us.learners, name)._learner for name in us.learners.__all__}
-SHARED = {"guarantee", "schema", "target", "bounds", "num_rows", "binning", "seed", "book", "policy"}
+FACTS = {"schema", "target", "bounds", "num_rows", "binning"}
+SHARED = {"guarantee", "seed", "book", "policy", "checkpoint", "resume"} | FACTS
 OVERRIDDEN = {(us.learners.LogisticRegression, "penalty")}
 """None there: the default depends on the method."""
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.learners.people import key
-from understudy.learners.training import CrossEntropy, Network, half_square
-from understudy.privacy.clipping import Clip, add_noise, clipped_sum, unit_loss
-from understudy.privacy.dpsgd import ChargedSteps
-from understudy.privacy.rows import PrivateUnits
+from understudy.learners.methods import CrossEntropy, Network, half_square
+from understudy.privacy.gradients.clipping import Clip, RowLoss, add_noise, clipped_sum, unit_loss
+from understudy.privacy.gradients.dpsgd import ChargedSteps
+from understudy.privacy.rows.rows import PrivateUnits
 from understudy.training.dpsgd import Descent, train_network
 
 
@@ -22,7 +22,7 @@ def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
     batch_key, noise_key = jax.random.split(key())
     found = train_network(
         Network((1, 1), key=key()),
-        half_square,
+        RowLoss(half_square),
         ChargedSteps(units, jax.numpy.zeros(()), 1.0, 300),
         Descent(batch_size=200, learning_rate=0.05, clip_norm=1.0, cosine=True, penalty=0.1),
         batch_key=batch_key,
@@ -37,7 +37,7 @@ def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
 @pytest.mark.parametrize("weight", [1.0, 50.0])
 def test_weights_come_before_the_clip(weight: float) -> None:
     """However heavy a class, a unit adds at most the clip: sums of one step, with noise far below."""
-    of_unit = unit_loss(CrossEntropy(jax.numpy.asarray([weight, 1.0])))
+    of_unit = unit_loss(RowLoss(CrossEntropy(jax.numpy.asarray([weight, 1.0]))))
     network = Network((3, 2), key=key())
     row = np.array([[[0.6, 0.0, 0.8, 0.0]]], dtype=np.float32)  # three inputs, and class 0
     units = (jax.numpy.asarray(row), jax.numpy.ones((1, 1), dtype=bool), None, jax.random.split(key(), 1))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from jaxtyping import Float
 from scipy import optimize
 
+from tests.examples import scaled
 from understudy.marginals.allocation import MEAN_NOISE, NEGLIGIBLE, add_precision, expected_error, needs
 
 Vector = Float[np.ndarray, " n"]
@@ -22,7 +23,7 @@ def total_error(weights: Vector, cells: Vector, precision: Vector) -> float:
 sizes = st.lists(st.tuples(st.floats(0.5, 4), st.integers(1, 500)), min_size=1, max_size=8)
 
 
-@settings(max_examples=50)
+@settings(max_examples=scaled(50))
 @given(marginals=sizes, precision=st.floats(1e-6, 1e3))
 def test_precision_by_need_has_the_least_expected_error(marginals: list[tuple[float, int]], precision: float) -> None:
     """Not above uniform allocation, nor above one in proportion to cells; and its error is the stated closed form."""
@@ -72,7 +73,7 @@ def test_added_precision_minimises_the_error_above_what_is_present(seed: int) ->
     np.testing.assert_allclose(found, slow.x, atol=2e-3 * added)
 
 
-@settings(max_examples=80)
+@settings(max_examples=scaled(80))
 @given(
     marginals=st.lists(st.tuples(st.floats(0.1, 1e3), st.floats(0, 1e3)), min_size=1, max_size=30),
     added=st.floats(1e-6, 1e6),

@@ -51,47 +51,62 @@ def test_answers_of_one_round_are_those_of_the_posterior() -> None:
     rng = np.random.default_rng(1)
     cliques = [("a", "b"), ("a", "c"), ("b", "c")]
     estimates, noisy = ErrorEstimates(), np.array([30.0, 4.0, -2.0])
-    found = estimates.add(cliques, [rng.random((2, 2)) for _ in cliques], noisy, 3.0)
-    assert estimates.mean == pytest.approx(noisy.mean())
+    estimates = estimates.add(cliques, [rng.random((2, 2)) for _ in cliques], noisy, 3.0)
+    found = estimates.means(cliques)
+    assert estimates.first == dict(zip(cliques, found, strict=True))
+    assert estimates.prior_mean == pytest.approx(noisy.mean())
     np.testing.assert_allclose(found, posterior_mean(noisy, 3.0, noisy.mean()))
     assert estimates.likely(("a", "b")) == pytest.approx(found[0] + 3.0)
     assert estimates.likely(("b", "d")) is None
 
 
 def test_the_prior_mean_is_positive_whatever_the_noise() -> None:
-    estimates = ErrorEstimates()
-    found = estimates.add([AB], [np.ones((2, 2))], np.array([-50.0]), 2.0)
-    assert estimates.mean == 2.0
-    assert 0 < found[0] < 1
+    estimates = ErrorEstimates().add([AB], [np.ones((2, 2))], np.array([-50.0]), 2.0)
+    assert estimates.prior_mean == 2.0
+    assert 0 < estimates.means([AB])[0] < 1
+
+
+def test_estimates_are_values() -> None:
+    """Adding answers leaves the estimates before as they were, and the first posterior means stay the first."""
+    nothing = ErrorEstimates()
+    once = nothing.add([AB], [np.ones((2, 2))], np.array([8.0]), 2.0)
+    twice = once.add([AB], [np.ones((2, 2))], np.array([90.0]), 2.0)
+    assert nothing == ErrorEstimates()
+    assert once.add([], [], np.zeros(0), 2.0) == once
+    assert len(once.answers[AB]) == 1
+    assert len(twice.answers[AB]) == 2
+    assert once.first == twice.first == {AB: once.means([AB])[0]}
+    assert twice.means([AB])[0] > once.means([AB])[0]
 
 
 def test_answers_about_the_same_model_pool_like_inverse_variances() -> None:
     """Two answers count as one of their weighted mean; a third is pooled with both."""
-    table, estimates = np.full((2, 3), 7.0), ErrorEstimates(mean=20.0)
-    estimates.add([AB], [table], np.array([40.0]), 6.0)
-    found = estimates.add([AB], [table.copy()], np.array([10.0]), 3.0)
+    table, estimates = np.full((2, 3), 7.0), ErrorEstimates(prior_mean=20.0)
+    estimates = estimates.add([AB], [table], np.array([40.0]), 6.0)
+    estimates = estimates.add([AB], [table.copy()], np.array([10.0]), 3.0)
+    found = estimates.means([AB])
     precision = 1 / 36 + 1 / 9
     together = (40 / 36 + 10 / 9) / precision
     np.testing.assert_allclose(found, posterior_mean(np.array([together]), precision**-0.5, 20.0))
-    again = estimates.add([AB], [table], np.array([25.0]), 4.0)
+    again = estimates.add([AB], [table], np.array([25.0]), 4.0).means([AB])
     third = precision + 1 / 16
     np.testing.assert_allclose(
         again, posterior_mean(np.array([(together * precision + 25 / 16) / third]), third**-0.5, 20.0)
     )
-    assert estimates.mean == 20.0
+    assert estimates.prior_mean == 20.0
 
 
 def test_an_old_answer_about_a_very_different_model_hardly_counts() -> None:
-    old, now, estimates = np.array([[5000.0, 0.0]]), np.array([[0.0, 5000.0]]), ErrorEstimates(mean=20.0)
-    estimates.add([AB], [old], np.array([4000.0]), 5.0)
-    found = estimates.add([AB], [now], np.array([12.0]), 5.0)
+    old, now, estimates = np.array([[5000.0, 0.0]]), np.array([[0.0, 5000.0]]), ErrorEstimates(prior_mean=20.0)
+    estimates = estimates.add([AB], [old], np.array([4000.0]), 5.0)
+    found = estimates.add([AB], [now], np.array([12.0]), 5.0).means([AB])
     np.testing.assert_allclose(found, posterior_mean(np.array([12.0]), 5.0, 20.0), rtol=1e-3)
 
 
 def test_an_old_answer_counts_with_the_distance_as_more_noise() -> None:
-    old, now, estimates = np.array([[10.0, 10.0]]), np.array([[14.0, 10.0]]), ErrorEstimates(mean=20.0)
-    estimates.add([AB], [old], np.array([30.0]), 3.0)
-    found = estimates.add([AB], [now], np.array([20.0]), 5.0)
+    old, now, estimates = np.array([[10.0, 10.0]]), np.array([[14.0, 10.0]]), ErrorEstimates(prior_mean=20.0)
+    estimates = estimates.add([AB], [old], np.array([30.0]), 3.0)
+    found = estimates.add([AB], [now], np.array([20.0]), 5.0).means([AB])
     weights = np.array([1 / (3.0**2 + 4.0**2), 1 / 5.0**2])  # both have a variance of 25
     pooled, deviation = np.average([30.0, 20.0], weights=weights), weights.sum() ** -0.5
     assert (pooled, deviation) == pytest.approx((25.0, 12.5**0.5))

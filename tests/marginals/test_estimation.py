@@ -8,7 +8,7 @@ from scipy import optimize
 
 from tests.joint_tables import LOOPY, SIZES, make_domain, random_model, sum_to, whole_table
 from understudy.errors import ConfigError
-from understudy.marginals.estimation import Measurement, estimate, noisy_total
+from understudy.marginals.estimation import Fitting, Measurement, estimate
 from understudy.models.junction import Clique
 from understudy.schema import Domain
 
@@ -37,7 +37,7 @@ def test_without_entropy_the_estimate_is_the_least_squares_fit() -> None:
     left = np.concatenate([*(sums[m.clique] / m.stddev for m in measured), np.full((1, joint.size), 1e4)])
     right = np.concatenate([*(m.noisy_counts.ravel() / m.stddev for m in measured), [1e8]])
     best, _ = optimize.nnls(left, right)
-    model = estimate(domain, measured, total=1e4, entropy=0, tolerance=1e-8)
+    model = estimate(domain, measured, Fitting(entropy=0, tolerance=1e-8), total=1e4)
     for clique in cliques:
         expected = (sums[clique] @ best).reshape(domain.shape(clique))
         np.testing.assert_allclose(model.marginal(clique) / 1e4, expected / 1e4, atol=1e-6)
@@ -53,8 +53,10 @@ def test_estimate_is_optimal(entropy: float) -> None:
         Measurement(c, rng.normal(500 / domain.size(c), 60, domain.shape(c)), rng.uniform(5, 40, domain.shape(c)))
         for c in cliques
     ]
-    joint = whole_table(estimate(domain, measured, total=500, entropy=entropy, tolerance=1e-9, iterations=5000))
-    even_pull = estimate(domain, measured[:3], total=500, entropy=1e9, tolerance=1e-9, iterations=5000)
+    joint = whole_table(
+        estimate(domain, measured, Fitting(entropy=entropy, tolerance=1e-9, iterations=5000), total=500)
+    )
+    even_pull = estimate(domain, measured[:3], Fitting(entropy=1e9, tolerance=1e-9, iterations=5000), total=500)
     reference = whole_table(even_pull)  # an endless pull leaves the columns by themselves
     slope = 500 * entropy * np.log(joint / reference)
     for clique, counts, stddev in measured:
@@ -79,12 +81,13 @@ def test_pull_towards_independence_keeps_the_columns() -> None:
     ]
     errors = [
         np.abs(
-            estimate(domain, measured, total=1000, entropy=entropy).marginal(("a", "b")) - 1000 * np.outer(a, b)
+            estimate(domain, measured, Fitting(entropy=entropy), total=1000).marginal(("a", "b"))
+            - 1000 * np.outer(a, b)
         ).sum()
         for entropy in (1e-4, 0.03)
     ]
     assert errors[1] < 0.8 * errors[0]
-    columns = estimate(domain, measured, total=1000, entropy=0.03).marginal(("a",))
+    columns = estimate(domain, measured, Fitting(entropy=0.03), total=1000).marginal(("a",))
     assert np.abs(columns - 1000 * a).sum() < 40
 
 
@@ -94,28 +97,19 @@ def test_repeated_measurements_count_as_their_weighted_mean() -> None:
     turned = Measurement(("b", "c"), second.noisy_counts.T, second.stddev)
     mean = (first.noisy_counts / 16 + second.noisy_counts / 64) / (1 / 16 + 1 / 64)
     together = Measurement(("c", "b"), mean, math.sqrt(1 / (1 / 16 + 1 / 64)))
-    found = estimate(domain, [first, turned], total=1000, tolerance=1e-8)
+    found = estimate(domain, [first, turned], Fitting(tolerance=1e-8), total=1000)
     np.testing.assert_allclose(
         found.marginal(("b", "c")),
-        estimate(domain, [together], total=1000, tolerance=1e-8).marginal(("b", "c")),
+        estimate(domain, [together], Fitting(tolerance=1e-8), total=1000).marginal(("b", "c")),
         atol=1e-5,
     )
-
-
-def test_total_is_weighted_by_inverse_variance() -> None:
-    measured = [Measurement(("a",), np.array([90.0, 20.0]), 1.0), Measurement(("b",), np.array([100.0, 20.0]), 3.0)]
-    expected = (110 / 2 + 120 / 18) / (1 / 2 + 1 / 18)
-    assert noisy_total(measured) == pytest.approx(expected)
-    domain = make_domain({"a": 2, "b": 2})
-    assert estimate(domain, measured).total == pytest.approx(expected)
-    assert estimate(domain, measured).marginal(("a",)).sum() == pytest.approx(expected)
 
 
 def test_noise_may_differ_from_cell_to_cell() -> None:
     """A cell that is known well stays, and the others make up for the total."""
     domain = make_domain({"a": 3}, num_rows=100)
     measured = [Measurement(("a",), np.array([50.0, 40.0, 40.0]), np.array([1.0, 20.0, 20.0]))]
-    found = estimate(domain, measured, total=100, tolerance=1e-8).marginal(("a",))
+    found = estimate(domain, measured, Fitting(tolerance=1e-8), total=100).marginal(("a",))
     assert found[0] == pytest.approx(50, abs=0.2)
     assert found[1] == pytest.approx(25, abs=0.2)
 
@@ -124,8 +118,8 @@ def test_warm_start_ends_where_a_cold_one_does() -> None:
     domain = make_domain(SIZES)
     measured = _measurements(domain, (*LOOPY, ("a", "e")), 5, 0)
     before = estimate(domain, measured[:-2], total=1000)
-    warm = estimate(domain, measured, total=1000, warm_start=before, tolerance=1e-7)
-    cold = estimate(domain, measured, total=1000, tolerance=1e-7)
+    warm = estimate(domain, measured, Fitting(tolerance=1e-7), total=1000, warm_start=before)
+    cold = estimate(domain, measured, Fitting(tolerance=1e-7), total=1000)
     for clique in LOOPY:
         np.testing.assert_allclose(warm.marginal(clique), cold.marginal(clique), atol=1e-4)
 
@@ -140,7 +134,7 @@ def test_many_rows_are_fitted_within_few_iterations() -> None:
         joint = joint[..., None] * conditional[pair]
     exact = {c: 1e8 * sum_to(joint, domain, c) for c in (("a",), ("b",), ("c",), ("d",), *_CHAIN)}
     measured = [Measurement(c, np.rint(counts + rng.normal(0, 3, counts.shape)), 3.0) for c, counts in exact.items()]
-    model = estimate(domain, measured, total=1e8, iterations=60)
+    model = estimate(domain, measured, Fitting(iterations=60), total=1e8)
     for clique, counts in exact.items():
         assert np.abs(model.marginal(clique) - counts).sum() / 2e8 < 1e-4
 
@@ -154,8 +148,8 @@ def test_nothing_measured_is_uniform() -> None:
 
 
 def test_no_column_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no column"):
-        estimate(Domain(names=(), sizes=(), num_rows=5), [])
+    with pytest.raises(ConfigError):
+        estimate(Domain(names=(), sizes=(), num_rows=5), [], total=5)
 
 
 # --- Structural zeros ---
@@ -181,8 +175,12 @@ def test_with_zeros_the_estimate_is_optimal_among_possible_tables(entropy: float
     """First-order optimality of the objective over all distributions on the possible cells."""
     domain = make_domain({"a": 2, "b": 3, "c": 4}, 500, ZEROS)
     measured = _zeros_measured(domain)
-    joint = whole_table(estimate(domain, measured, total=500, entropy=entropy, tolerance=1e-9, iterations=5000))
-    reference = whole_table(estimate(domain, measured[:3], total=500, entropy=1e9, tolerance=1e-9, iterations=5000))
+    joint = whole_table(
+        estimate(domain, measured, Fitting(entropy=entropy, tolerance=1e-9, iterations=5000), total=500)
+    )
+    reference = whole_table(
+        estimate(domain, measured[:3], Fitting(entropy=1e9, tolerance=1e-9, iterations=5000), total=500)
+    )
     possible = reference > 0
     np.testing.assert_array_equal(joint > 0, possible)
     assert 0 < possible.sum() < possible.size - 8  # six pairs of codes, each with every code of a third column
@@ -202,7 +200,7 @@ def test_the_reference_is_the_independent_table_given_the_zeros() -> None:
     domain = make_domain({"a": 2, "b": 3, "c": 4}, 1000, ZEROS)
     truth = whole_table(random_model(domain, (("a",), ("b",), ("c",)), 5, spread=0.5))
     measured = [Measurement(c, 1000 * sum_to(truth, domain, c), 0.1) for c in domain.one_way]
-    found = whole_table(estimate(domain, measured, total=1000, tolerance=1e-8))
+    found = whole_table(estimate(domain, measured, Fitting(tolerance=1e-8), total=1000))
     fitted = (truth > 0) / np.count_nonzero(truth)
     for _ in range(1000):
         for axis, name in enumerate(domain.names):
@@ -217,7 +215,7 @@ def test_counts_in_impossible_cells_are_ignored() -> None:
     clique, counts, stddev = measured[-1]
     (impossible,) = (~zeros.possible.T for zeros in domain.zeros if set(zeros.columns) == set(clique))
     other = [*measured[:-1], Measurement(clique, np.where(impossible, 1e4, counts), stddev)]
-    found = [estimate(domain, each, total=500, prior_variance=1.0) for each in (measured, other)]
+    found = [estimate(domain, each, Fitting(prior_variance=1.0), total=500) for each in (measured, other)]
     np.testing.assert_array_equal(found[0].marginal(clique), found[1].marginal(clique))
     assert (found[0].marginal(clique)[impossible] == 0).all()
 
@@ -242,17 +240,17 @@ def test_a_warm_start_with_zeros_ends_where_a_cold_one_does() -> None:
     domain = make_domain({"a": 2, "b": 3, "c": 4}, 500, ZEROS)
     measured = _zeros_measured(domain)
     before = estimate(domain, measured[:-1], total=500)
-    warm = estimate(domain, measured, total=500, warm_start=before, tolerance=1e-8, iterations=5000)
-    cold = estimate(domain, measured, total=500, tolerance=1e-8, iterations=5000)
+    warm = estimate(domain, measured, Fitting(tolerance=1e-8, iterations=5000), total=500, warm_start=before)
+    cold = estimate(domain, measured, Fitting(tolerance=1e-8, iterations=5000), total=500)
     np.testing.assert_allclose(whole_table(warm), whole_table(cold), atol=1e-6)
 
 
 def test_zeros_beyond_the_size_limit_are_left_out() -> None:
     domain = make_domain({"a": 2, "b": 3, "c": 4}, 500, ZEROS)
     measured = _zeros_measured(domain)
-    limited = estimate(domain, measured[:3], total=500, max_cells=16 * 6 + 8)  # room for six cells of zeros
+    limited = estimate(domain, measured[:3], Fitting(max_cells=16 * 6 + 8), total=500)  # room for six cells of zeros
     assert [zeros.columns for zeros in limited.zeros] == []  # with the third column alone there are ten
-    limited = estimate(domain, measured[:3], total=500, max_cells=16 * 12)
+    limited = estimate(domain, measured[:3], Fitting(max_cells=16 * 12), total=500)
     assert [zeros.columns for zeros in limited.zeros] == [("a", "b")]
     assert len(estimate(domain, measured[:3], total=500).zeros) == 2
 
@@ -260,5 +258,5 @@ def test_zeros_beyond_the_size_limit_are_left_out() -> None:
 def test_of_contradictory_zeros_the_first_hold() -> None:
     both: dict[Clique, list[tuple[int, ...]]] = {("a", "b"): [(0, 0), (1, 1)], ("b", "a"): [(1, 0), (0, 1)]}
     domain = make_domain({"a": 2, "b": 2, "c": 2}, 10, both)
-    model = estimate(domain, [Measurement(("c",), np.ones(2), 1.0)])
+    model = estimate(domain, [Measurement(("c",), np.ones(2), 1.0)], total=2)
     np.testing.assert_allclose(model.marginal(("a", "b")), [[0, 1], [1, 0]])

@@ -9,14 +9,14 @@ import pytest
 
 import understudy as us
 from tests.builders import make_guarantee
+from understudy.certificate.markdown import combine_measurements
 from understudy.marginals.estimation import measure
 from understudy.marginals.expected import expected_of_precision, precision_of
-from understudy.marginals.measured import combine_measurements
-from understudy.privacy.events import ZCDP, DiscreteGaussian, Gaussian
-from understudy.privacy.ledger import Ledger, Plan
-from understudy.privacy.marginal_noise import ExpectedNoise, MeasuredMarginal
-from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.accounting.events import ZCDP, DiscreteGaussian, Gaussian
+from understudy.privacy.accounting.ledger import Ledger, Plan
+from understudy.privacy.accounting.marginal_noise import ExpectedNoise, MeasuredMarginal
+from understudy.privacy.noise.source import SeededNoise
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers import SYNTHESIZERS, read_method, synthesizer_class
 from understudy.synthesizers.protocol import ExpectsNoise, expected_noise_of
@@ -89,7 +89,7 @@ def test_two_way_noise_is_as_expected() -> None:
 @pytest.mark.parametrize(("method", "key", "entry"), [("independent", "one_way", 0), ("mst", "two_way", 1)])
 def test_expected_noise_is_what_counts_show(method: str, key: str, entry: int) -> None:
     """Noisy minus exact counts of a public table over seeds: 4,000 draws and more, so their standard deviation is known
-    to about 1 %, and 10 % is nine of its standard errors."""
+    to about 1%, and 10% is nine of its standard errors."""
     synthesizer, rows, noise = read_method(method), _rows(), []
     codes = rows._codes
     for seed in range(175):
@@ -122,7 +122,7 @@ def test_methods_that_expect_noise_are_these() -> None:
         "aim(workload=[[a], [b]])",
         "gem",
         "gem(workload=[[a, b]], num_selections=1)",
-        "gem(workload=[[a], [b]], one_way_fraction=0.9)",
+        "gem(workload=[[a], [b]])",
         "independent",
         "mst",
         "mwem(measure_only=true)",

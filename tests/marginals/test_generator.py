@@ -68,7 +68,7 @@ def test_the_loss_of_tiles_is_that_of_the_marginals() -> None:
 
 
 def test_a_part_of_the_tiles_estimates_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over 400 draws of a quarter of the tiles, whose mean errs by about 1 %; 4 standard errors."""
+    """Over 400 draws of a quarter of the tiles, whose mean errs by about 1%; 4 standard errors."""
     draw, model = np.random.default_rng(1), jnp.asarray(mixture().probabilities)
     tiles = cut_into_tiles(DOMAIN, [Measurement(("b", "d"), draw.uniform(0, 9, (11, 70)), 3.0)] * 20, 500.0)
     whole = float(tiles.loss(model, KEY))
@@ -113,7 +113,7 @@ def test_consistent_marginals_are_reproduced() -> None:
     """Within half a per cent of the rows, 3-way too; a graphical model of the same measurements agrees."""
     cliques = [("x",), ("y",), ("z",), ("x", "y"), ("z", "y"), ("x", "y", "z")]
     measured = [Measurement(clique, of_small(clique), 1.0) for clique in cliques]
-    model = estimate_generator(SMALL, measured, total=1000, settings=QUICK, key=KEY).model
+    model = estimate_generator(SMALL, measured, total=1000, settings=QUICK, key=KEY)[-1].model
     graphical = estimate(SMALL, measured, total=1000)
     for clique, found in zip(cliques, model.marginals(cliques), strict=True):
         np.testing.assert_allclose(1000 * found, of_small(clique), atol=5)
@@ -126,7 +126,7 @@ def test_contradictory_measurements_count_by_their_precision() -> None:
         Measurement(("x",), np.array([500.0, 500.0]), 10.0),
         Measurement(("x",), np.array([900.0, 100.0]), 20.0),
     ]
-    (found,) = estimate_generator(SMALL, measured, total=1000, settings=QUICK, key=KEY).model.marginals([("x",)])
+    (found,) = estimate_generator(SMALL, measured, total=1000, settings=QUICK, key=KEY)[-1].model.marginals([("x",)])
     assert found[0] == pytest.approx(0.58, abs=0.005)
 
 
@@ -136,7 +136,7 @@ def test_columns_that_were_not_measured_together_stay_independent() -> None:
     same = np.array([[500.0, 0], [0, 500]])
     measured = [Measurement(("a", "b"), same, 5.0), Measurement(("c", "d"), same, 5.0)]
     settings = GeneratorSettings(**{**vars(QUICK), "shrinkage": 0.01})
-    model = estimate_generator(domain, measured, total=1000, settings=settings, key=KEY).model
+    model = estimate_generator(domain, measured, total=1000, settings=settings, key=KEY)[-1].model
     together, *apart = model.marginals([("a", "b"), ("a", "c"), ("b", "d")])
     np.testing.assert_allclose(together, same / 1000, atol=0.03)
     np.testing.assert_allclose(apart, 0.25, atol=0.03)
@@ -144,21 +144,21 @@ def test_columns_that_were_not_measured_together_stay_independent() -> None:
 
 def test_a_warm_start_goes_on_from_the_model() -> None:
     measured = [Measurement(("x", "y"), of_small(("x", "y")), 1.0)]
-    first = estimate_generator(SMALL, measured, total=1000, settings=QUICK, key=KEY)
+    first = estimate_generator(SMALL, measured, total=1000, settings=QUICK, key=KEY)[-1]
     brief = GeneratorSettings(**{**vars(QUICK), "steps": 3, "learning_rate": 1e-4})
 
     def error(model: MixtureOfProducts) -> float:
         return float(np.abs(1000 * model.marginals([("x", "y")])[0] - of_small(("x", "y"))).max())
 
-    warm = estimate_generator(SMALL, measured, total=1000, settings=brief, key=KEY, warm_start=first).model
-    cold = estimate_generator(SMALL, measured, total=1000, settings=brief, key=KEY).model
+    warm = estimate_generator(SMALL, measured, total=1000, settings=brief, key=KEY, warm_start=first)[-1].model
+    cold = estimate_generator(SMALL, measured, total=1000, settings=brief, key=KEY)[-1].model
     assert error(warm) < 5 < 50 < error(cold)
 
 
 def test_it_is_saved_as_a_mixture() -> None:
     measured = [Measurement(("x",), of_small(("x",)), 1.0)]
     brief = GeneratorSettings(**{**vars(QUICK), "steps": 2})
-    model: Model = estimate_generator(SMALL, measured, total=1000, settings=brief, key=KEY).model
+    model: Model = estimate_generator(SMALL, measured, total=1000, settings=brief, key=KEY)[-1].model
     loaded = MODELS[model.kind].from_arrays(*model.to_arrays())
     assert type(loaded) is MixtureOfProducts
     assert loaded.sample(9, key=KEY).codes.tolist() == model.sample(9, key=KEY).codes.tolist()
@@ -176,12 +176,12 @@ def test_new_measurements_need_no_new_program() -> None:
         for count in (285, 300, 475, 476)
     }
     assert len(shapes) == 1
-    model = estimate_generator(domain, measured, total=1000, settings=settings, key=KEY).model
+    model = estimate_generator(domain, measured, total=1000, settings=settings, key=KEY)[-1].model
     assert np.isfinite(model.probabilities).all()
 
 
 def test_divergence_is_refused() -> None:
     measured = [Measurement(("x", "y"), of_small(("x", "y")), 1.0)]
     wild = GeneratorSettings(**{**vars(QUICK), "learning_rate": 1e38})
-    with pytest.raises(Diverged, match="Lower learning_rate"):
+    with pytest.raises(Diverged):
         estimate_generator(SMALL, measured, total=1000, settings=wild, key=KEY)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.joint_tables import make_domain, sum_to
-from understudy.marginals.estimation import Measurement, estimate
-from understudy.marginals.shrinkage import LEAST_COUNT, Pooled, cell_pulls, independent_counts, independent_joint
+from understudy.marginals.estimation import Fitting, Measurement, estimate
+from understudy.marginals.shrinkage import MIN_COUNT, Pooled, cell_pulls, independent_counts, independent_joint
 from understudy.models.junction import Clique
 from understudy.schema import Domain
 
@@ -38,7 +38,7 @@ def mean_errors(sizes: tuple[int, int], total: int, stddev: float, variance: flo
         table = drawn_table(rng, sizes, variance, total)
         measured = measurements(rng, table, stddev)
         for at, prior in enumerate((variance, None)):
-            model = estimate(domain, measured, total=total, prior_variance=prior, tolerance=1e-3)
+            model = estimate(domain, measured, Fitting(prior_variance=prior, tolerance=1e-3), total=total)
             errors[at] += float(np.abs(model.marginal(AB) - table).sum()) / 8
     return float(errors[0]), float(errors[1])
 
@@ -70,7 +70,9 @@ def test_noise_free_marginals_are_reproduced(prior_variance: float) -> None:
     domain = make_domain({"a": 3, "b": 4, "c": 2, "d": 3}, 20_000)
     joint = 20_000 * np.random.default_rng(0).dirichlet(np.ones(72)).reshape(domain.sizes)
     measured = consistent(domain, joint)
-    model = estimate(domain, measured, total=20_000, prior_variance=prior_variance, tolerance=1e-5, iterations=5000)
+    model = estimate(
+        domain, measured, Fitting(prior_variance=prior_variance, tolerance=1e-5, iterations=5000), total=20_000
+    )
     for clique, counts, _ in measured:
         assert np.abs(model.marginal(clique) - counts).sum() < 1e-3 * 20_000
 
@@ -86,7 +88,7 @@ def test_a_clear_dependence_in_small_cells_stays() -> None:
     assert table.sum(axis=1)[9] * table.sum(axis=0)[9] / 20_000 < 5
     measured = measurements(rng, table, 20.0)
     with_prior, without = (
-        estimate(domain, measured, total=20_000, prior_variance=prior, tolerance=1e-4).marginal(AB)[9, 9]
+        estimate(domain, measured, Fitting(prior_variance=prior, tolerance=1e-4), total=20_000).marginal(AB)[9, 9]
         for prior in (2.0, None)
     )
     assert with_prior == pytest.approx(300.0, abs=45)
@@ -112,7 +114,7 @@ def test_the_pull_is_one_over_prior_variance_and_count() -> None:
         count = max(100 * shares["a"][a] * shares["b"][b], pooled["b", "a"].counts[b, a] - 2 * 4.0)
         assert pulls["b", "a"][b, a] == pytest.approx(max(0.02, 1 / (0.5 * count)))
     empty = pulls_given(np.array([0.0, 1.0]))
-    assert empty["b", "a"][0, 0] == pytest.approx(1 / (0.5 * LEAST_COUNT))
+    assert empty["b", "a"][0, 0] == pytest.approx(1 / (0.5 * MIN_COUNT))
 
 
 def test_for_great_noise_the_estimate_is_the_best_linear_one() -> None:
@@ -122,7 +124,7 @@ def test_for_great_noise_the_estimate_is_the_best_linear_one() -> None:
     counts = np.full((20, 20), 100.0)
     counts[3, 4] += 200.0
     model = estimate(
-        domain, [*columns, Measurement(AB, counts, stddev)], total=40_000, prior_variance=prior, tolerance=1e-8
+        domain, [*columns, Measurement(AB, counts, stddev)], Fitting(prior_variance=prior, tolerance=1e-8), total=40_000
     )
     moved = model.marginal(AB)[3, 4] - 100
     best = 100**2 * prior / (100**2 * prior + stddev**2) * 200

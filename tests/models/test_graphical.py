@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.builders import raises
 from tests.joint_tables import (
     LOOPY,
     SIZES,
@@ -125,9 +126,9 @@ def test_rare_conditions_are_met_without_rejection() -> None:
 
 def test_impossible_conditions_are_refused() -> None:
     model = random_model(make_domain({"a": 2, "b": 3}), (("a", "b"),), 0)
-    with pytest.raises(ConditionError, match="probability zero"):
+    with raises(ConditionError, column=None):
         model.sample(5, key=jax.random.key(0), allowed={"a": np.zeros(2, dtype=bool)})
-    with pytest.raises(ConditionError, match="2 codes"):
+    with raises(ConditionError, column="a"):
         model.sample(5, key=jax.random.key(0), allowed={"a": np.ones(3, dtype=bool)})
 
 

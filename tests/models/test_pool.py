@@ -8,7 +8,7 @@ from scipy import stats
 from understudy.encoding.features import Block, Layout, Modes, OneHot, num_features
 from understudy.errors import ConditionError
 from understudy.models.generator import GeneratorModel
-from understudy.models.networks import Generator
+from understudy.models.neural import Generator
 from understudy.models.pool import Mixture, Pool, draw_indices
 
 LAYOUT = Layout((OneHot(3), Modes((0.0, 0.25, 1.0), None, True, (0.3, 0.5), (0.15, 0.2), (0.5, 0.5))))
@@ -29,7 +29,7 @@ def test_a_pool_draws_by_weight_and_condition() -> None:
     given_one = pool.sample(20_000, key=jax.random.key(0), allowed={"a": np.asarray([False, True])}).codes
     assert set(given_one[:, 0]) == {1}
     assert abs(np.mean(given_one[:, 1] == 1) - 0.8) < 5 * 0.0029
-    with pytest.raises(ConditionError, match="None of the model's 3 rows meets"):
+    with pytest.raises(ConditionError):
         pool.sample(1, key=jax.random.key(0), allowed={"b": np.asarray([False] * 3)})
     structure, arrays = pool.to_arrays()
     again = Pool.from_arrays(structure, arrays)
@@ -66,7 +66,7 @@ def test_a_pool_keeps_the_positions_of_its_rows() -> None:
     again = Pool.from_arrays(*pool.to_arrays())
     assert again.to_arrays()[1]["positions"].shape == (30, 1)  # of the numbers alone
     for one, two in zip(pool.sample(200, key=jax.random.key(0)), again.sample(200, key=jax.random.key(0)), strict=True):
-        np.testing.assert_array_equal(one, two)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(one, two)
     both = {(code, at) for (_, code), (_, at) in zip(codes, positions, strict=True) if at == at}
     found = again.sample(200, key=jax.random.key(0))
     assert found.positions is not None

@@ -22,7 +22,7 @@ from understudy.models import (
     save_model,
 )
 from understudy.models.junction import junction_tree
-from understudy.models.networks import Decoded, Decoder, Generator
+from understudy.models.neural import Decoded, Decoder, Generator
 from understudy.models.predictors import PriorModel
 from understudy.models.protocol import Sample, concatenate
 from understudy.schema import Domain

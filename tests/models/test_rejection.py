@@ -80,5 +80,5 @@ def test_a_column_without_a_code_is_refused_before_any_draw() -> None:
     def never(num_rows: int, key: PRNGKeyArray) -> Sample:
         raise AssertionError
 
-    with pytest.raises(ConditionError, match="every value of some column"):
+    with pytest.raises(ConditionError):
         sample_allowed(never, ("a",), {"a": np.zeros(4, bool)}, 1, key=KEY, batch_size=10)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import scaled
 from tests.joint_tables import count_impossible, fit_pvalue, is_possible, make_domain
 from understudy.encoding.features import Block
 from understudy.models import zeros as zeros_module
-from understudy.models.networks import activate, block_log_softmax, log_possible, sample_codes, sample_features
+from understudy.models.neural import activate, block_log_softmax, log_possible, sample_codes, sample_features
 from understudy.models.zeros import block_masks, masks_in_order, pack_zeros, possible_codes, unpack_zeros
 from understudy.schema import Domain, StructuralZeros
 
@@ -37,7 +38,7 @@ scopes = st.lists(st.permutations(list(SIZES)).flatmap(lambda names: st.integers
 
 
 @given(scopes.filter(len), st.integers(0, 10**6), st.sampled_from([0.2, 0.5, 0.8]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60))
 def test_draws_have_no_dead_end_and_reach_every_possible_row(
     scopes: list[tuple[str, ...]], seed: int, share: float
 ) -> None:
@@ -64,7 +65,7 @@ def test_draws_have_no_dead_end_and_reach_every_possible_row(
 
 def test_large_tables_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     domain = random_domain(0, [("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")], 0.3)
-    monkeypatch.setattr(zeros_module, "MOST_CELLS", 12)
+    monkeypatch.setattr(zeros_module, "MAX_CELLS", 12)
     masks = masks_in_order(domain.zeros, ORDER)
     assert all(mask.zeros.possible.size <= 12 for mask in masks)
     assert {(*mask.given, mask.place) for mask in masks} >= {(0, 1), (0, 2), (1, 2)}

@@ -28,7 +28,7 @@ HAVE_NO_LOSSES = ("ZCDP",)
 CANNOT_HAPPEN = 1e-4
 """Part of delta that the bracket may lose to improbable rounding errors and to the ends of the grid."""
 FOURIER_NOISE = 1e-13
-LEAST_DELTA = 1e-10
+MIN_DELTA = 1e-10
 """Below it the noise of Fourier transforms is no longer small beside delta: no bracket."""
 
 
@@ -297,7 +297,7 @@ def _losses(events: Sequence[Event], removal: bool) -> list[_Loss]:
 
 def loss_bracket(events: Sequence[Event], delta: float) -> Bracket | None:
     """What epsilon lies between at this delta; None where an event has no loss distribution, or delta is too small."""
-    if delta < LEAST_DELTA:
+    if delta < MIN_DELTA:
         return None
     for event in events:
         if event["kind"] in HAVE_NO_LOSSES or (event["kind"] == "DiscreteGaussian" and event["sensitivity"] != 1):
@@ -312,7 +312,7 @@ def _bracket(losses: Sequence[_Loss], delta: float) -> Bracket:
     reach = 1.01 * _reach(losses, improbable)
     roundings = sum(loss.times for loss in losses)
     spread = math.sqrt(roundings * math.log(2 / improbable) / 2)
-    # A bracket of about 0.2 % of the reach, which is a few epsilon.
+    # A bracket of about 0.2% of the reach, which is a few epsilon.
     size = 2 ** int(np.clip(math.ceil(math.log2(2 * spread / 5e-4)), 16, 20))
     step = 2 * reach / size
     spectrum, shift = np.ones(size // 2 + 1, dtype=complex), 0.0

@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import stats
 
-from tests.builders import loose_guarantee
-from understudy.privacy.ledger import Ledger
-from understudy.privacy.noise import NoiseSource, SeededNoise
-from understudy.privacy.rows import Clique, PrivateRows
-from understudy.privacy.selection import Candidates
+from tests.builders import RowsRead, loose_guarantee
+from understudy.privacy.accounting.ledger import Ledger
+from understudy.privacy.mechanisms.selection import Candidates
+from understudy.privacy.noise.source import NoiseSource, SeededNoise
+from understudy.privacy.rows.rows import Clique, PrivateRows
 from understudy.schema import Domain
 
 DOMAIN = Domain(names=("a", "b", "c"), sizes=(2, 3, 4), num_rows=20)
@@ -33,10 +33,10 @@ class Untouchable(PrivateRows):
     """Rows that tell when they are counted."""
 
     def _exact_counts(self, query: object) -> np.ndarray:
-        raise AssertionError("the rows were touched")
+        raise RowsRead
 
     def _count_cells(self, query: object) -> np.ndarray:
-        raise AssertionError("the rows were touched")
+        raise RowsRead
 
 
 def untouchable(*, k: int = 1) -> PrivateRows:
@@ -56,7 +56,7 @@ class RecordingNoise(SeededNoise):
     """Noise that adds up the zCDP cost of everything drawn, for `rows_per_unit` and weights of one.
 
     A row moves the scores of a choice within a range of 2, up or down by one; `one_sided`, within a range of 1: picks
-    of critics move all one way, distances of marginals by half a row (tests/test_boosting.py).
+    of critics move all one way, distances of marginals by half a row (tests/synthesizers/boosted/test_external.py).
     """
 
     def __init__(self, seed: int, rows_per_unit: int, *, one_sided: bool = False) -> None:
@@ -77,7 +77,8 @@ class Closed(PrivateRows):
     """Rows that tell when they are read at all."""
 
     def __getattribute__(self, name: str) -> object:
-        assert name not in ("_codes", "_positions"), "the rows were touched"
+        if name in ("_codes", "_positions"):
+            raise RowsRead
         return super().__getattribute__(name)
 
 

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.builders import raises
 from understudy.errors import ConfigError
-from understudy.privacy import samplers
-from understudy.privacy.noise import LEAST_SCALE, MOST_SCALE, SecureNoise, SeededNoise
-from understudy.privacy.samplers import BitStream, exp_bounds
+from understudy.privacy.noise import samplers
+from understudy.privacy.noise.samplers import BitStream, exp_bounds
+from understudy.privacy.noise.source import MAX_SCALE, MIN_SCALE, SecureNoise, SeededNoise
 
 LEVEL = 1e-7
 """Of a chi-square test with at least 50 expected draws in each bin: a false alarm for one secret in ten million."""
@@ -111,10 +112,10 @@ def test_scales_without_noise_and_scales_out_of_range() -> None:
     source = SeededNoise(0)
     assert source.discrete_laplace(Fraction(3), (3, 0)).shape == (3, 0)
     assert source.discrete_laplace(Fraction(3), ()).shape == ()
-    for tiny in (Fraction(1, 1000), Fraction(LEAST_SCALE)):
+    for tiny in (Fraction(1, 1000), Fraction(MIN_SCALE)):
         assert not source.discrete_laplace(tiny, (1000,)).any()
-    for bad in (Fraction(0), Fraction(-1), Fraction(LEAST_SCALE) / 2, Fraction(MOST_SCALE) + 1):
-        with pytest.raises(ConfigError, match="scale of Laplace noise must be between"):
+    for bad in (Fraction(0), Fraction(-1), Fraction(MIN_SCALE) / 2, Fraction(MAX_SCALE) + 1):
+        with raises(ConfigError, setting="scale"):
             source.discrete_laplace(bad, (1,))
 
 

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.examples import scaled
 from understudy.encoding import fit_codec, reexpress
-from understudy.privacy import discovery
-from understudy.privacy.discovery import LEVELS, Binning, plan_discovery
-from understudy.privacy.events import DiscreteGaussian
-from understudy.privacy.ledger import Guarantee, Ledger
-from understudy.privacy.noise import SeededNoise
-from understudy.privacy.table import PrivateTable
+from understudy.privacy.accounting.events import DiscreteGaussian
+from understudy.privacy.accounting.ledger import Guarantee, Ledger
+from understudy.privacy.mechanisms import discovery
+from understudy.privacy.mechanisms.discovery import LEVELS, Binning, plan_discovery
+from understudy.privacy.noise.source import SeededNoise
+from understudy.privacy.rows.table import PrivateTable
 from understudy.schema import Schema
 
 REGIONS: dict[str, dict] = {
@@ -91,7 +92,7 @@ def moves(units: list[list[int]], gone: int, schema: Schema, bins: str = "tree")
 
 
 @pytest.mark.parametrize(("region", "bins"), [("box", "tree"), ("box", "equal"), ("sites", "tree")])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=scaled(8))
 @given(
     units=st.lists(st.lists(st.integers(0, len(POINTS) - 1), min_size=1, max_size=6), min_size=1, max_size=5),
     gone=st.integers(0, 4),

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import understudy as us
 from understudy.encoding.reexpression import reexpress
 from understudy.errors import ConfigError
-from understudy.privacy import rows as rows_module
-from understudy.privacy.batches import LocalBatches, PrivateBatches, _Marked, add_arrays, add_each
-from understudy.privacy.discovery import Grid, _add_value_counts, _count_values
-from understudy.privacy.rows import PrivateRows
-from understudy.privacy.table import PrivateTable
+from understudy.privacy.mechanisms.discovery import Grid, _add_value_counts, _count_values
+from understudy.privacy.rows import rows as rows_module
+from understudy.privacy.rows.batches import LocalBatches, PrivateBatches, _Marked, add_arrays, add_each
+from understudy.privacy.rows.rows import PrivateRows
+from understudy.privacy.rows.table import PrivateTable
 from understudy.schema import Domain, as_schema
 
 

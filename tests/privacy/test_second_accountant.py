@@ -14,7 +14,7 @@ import understudy as us
 from tests.privacy import second_accountant
 from tests.privacy.second_accountant import Figures, errors_in, loss_bracket, renyi_epsilon
 from understudy.api import plan
-from understudy.privacy.events import (
+from understudy.privacy.accounting.events import (
     ZCDP,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -23,7 +23,7 @@ from understudy.privacy.events import (
     Selections,
     SubsampledGaussian,
 )
-from understudy.privacy.ledger import Guarantee, Query, spent_by
+from understudy.privacy.accounting.ledger import Guarantee, Query, spent_by
 
 SMALL = "steps=16, latent=4, generator_widths=[16, 16], critic_widths=[8]"
 METHODS = (
@@ -176,9 +176,7 @@ GUARANTEE = Guarantee(10.0, 1e-6)
 
 def changed(queries: tuple[Query, ...], key: str, **parameters: object) -> tuple[Query, ...]:
     return tuple(
-        dataclasses.replace(query, event=dataclasses.replace(query.event, **parameters))  # type: ignore[type-var, arg-type]
-        if query.key == key
-        else query
+        dataclasses.replace(query, event=dataclasses.replace(query.event, **parameters)) if query.key == key else query
         for query in queries
     )
 

@@ -16,23 +16,23 @@ from understudy.training.gan import Hyperparameters, State, train
 from understudy.training.generation import Context
 from understudy.training.prepare import warm_start
 from understudy.training.settings import Settings
-from understudy.privacy.charges import charge_dpsgd, charge_votes
-from understudy.privacy.clipping import Clip, RowLoss, clip_from_public
-from understudy.privacy.counts import noisy_counts
-from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient
-from understudy.privacy.ledger import Ledger, Plan, Query
-from understudy.privacy.rows import PrivateRows, PrivateUnits, PublicRows, PublicUnits
-from understudy.privacy.sampling import Batches
+from understudy.privacy.gradients.charges import charge_dpsgd, charge_votes
+from understudy.privacy.gradients.clipping import Clip, RowLoss, clip_from_public
+from understudy.privacy.mechanisms.counts import noisy_counts
+from understudy.privacy.gradients.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient
+from understudy.privacy.accounting.ledger import Ledger, Plan, Query
+from understudy.privacy.rows.rows import PrivateRows, PrivateUnits, PublicRows, PublicUnits
+from understudy.privacy.gradients.poisson import Batches
 from understudy.api import _fit_model
 from understudy.encoding import Codec
 from understudy.encoding import fit_codec
-from understudy.pipeline import EncodedTable
-from understudy.privacy.counts import noisy_size
-from understudy.privacy.discovery import Binning
-from understudy.privacy.table import PrivateTable
-from understudy.privacy.table import PublicTable
+from understudy.run.run import EncodedTable
+from understudy.privacy.mechanisms.counts import noisy_size
+from understudy.privacy.mechanisms.discovery import Binning
+from understudy.privacy.rows.table import PrivateTable
+from understudy.privacy.rows.table import PublicTable
 from understudy.schema import Schema
-from understudy.sources import TableToFit
+from understudy.run.sources import TableToFit
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.run import Run
 

@@ -11,8 +11,8 @@ import understudy as us
 from tests.report import browser
 from tests.report.pages import NASTY
 from tests.report.scorecards import scorecard
-from understudy.certificate_page import to_html
-from understudy.privacy.ledger import Statement
+from understudy.certificate.page import to_html
+from understudy.privacy.accounting.ledger import Statement
 from understudy.report.page import WARNING, write_report
 
 

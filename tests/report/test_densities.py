@@ -46,8 +46,7 @@ def test_the_verdict_names_the_squares() -> None:
     assert found is not None
     assert "the density of “home” closely matches the real one on squares of 5 km or more" in found.good
     assert found.lost.replace(SPACE, " ") == (
-        "The density of “home” on squares of 1 km (30.0 % of the points would have to move; held-out real points: "
-        "10.0 %)."
+        "The density of “home” on squares of 1 km (30% of the points would have to move; held-out real points: 10%)."
     )
     assert "maps of “home” as fine as 1 km" in found.avoid
     assert found.rules.endswith("All points of “home” lie inside the declared region.")
@@ -57,7 +56,7 @@ def test_the_verdict_names_the_squares() -> None:
 def test_points_outside_are_said() -> None:
     found = summarise(card_of({1: 0.0}, {}, inside=0.75), "aim")
     assert found is not None
-    assert "25.0 % of the points of “home” lie outside the declared region." in found.rules.replace(SPACE, " ")
+    assert "25% of the points of “home” lie outside the declared region." in found.rules.replace(SPACE, " ")
 
 
 def test_without_locations_nothing_is_said() -> None:

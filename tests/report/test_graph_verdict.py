@@ -3,8 +3,7 @@
 import pytest
 
 from understudy.graphs.metrics import GraphScores
-from understudy.report.graph_page import render_graph_report
-from understudy.report.graph_verdict import graph_verdict
+from understudy.report.graph_page import graph_verdict, render_graph_report
 
 
 def scores_of(**synthetic: float) -> GraphScores:

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pytest
 
 import understudy as us
+from tests.builders import raises
 from tests.report.pages import NASTY, SPACE, Text
 from tests.report.scorecards import score, scorecard, skipped
 from understudy.errors import ConfigError, TableError
 from understudy.evaluation.scorecard import Scorecard
-from understudy.privacy.ledger import Statement
+from understudy.privacy.accounting.ledger import Statement
 from understudy.report import svg, verdict
 from understudy.report.page import WARNING, markdown_to_html, render, write_report
 
@@ -104,9 +105,9 @@ def test_real_and_synthetic_shares_stand_in_the_table_of_a_histogram() -> None:
     column = card["details"]["one_way"]["aim"]["columns"]["sex"]
     column |= {"real": [0.6, 0.4], "synthetic": [0.25, 0.7], "unlisted": [0, 0.05]}
     page = render(card).replace(SPACE, " ")
-    assert "<td>Male<td>60.0 %<td>25.0 %" in page
-    assert "<td>(unlisted)<td>0 %<td>5.00 %" in page
-    assert "(missing)<td>0 %<td>0 %" not in page
+    assert "<td>Male<td>60%<td>25%" in page
+    assert "<td>(unlisted)<td>0%<td>5%" in page
+    assert "(missing)<td>0%<td>0%" not in page
 
 
 def test_dates_are_written_as_dates_where_the_scorecard_says_so() -> None:
@@ -176,7 +177,7 @@ def test_key_scores_stand_side_by_side_directly_after_the_words() -> None:
         "Total variation, 1-way marginals", "Total variation, 2-way marginals", "Invalid cells",
         "pMSE ratio, logistic", "ROC AUC, trained on synthetic",
     ]  # fmt: skip
-    assert re.search(r'2-way.*?"real rows">2.00 %</td>.*?"aim">20.0 %</td>.*?"mst"><b>4.00 %</b>', sections[1][1])
+    assert re.search(r'2-way.*?"real rows">2%</td>.*?"aim">20%</td>.*?"mst"><b>4%</b>', sections[1][1])
     del card["details"]
     card |= {"details": {}, "metrics": [by_key["sra"]]}
     assert 'id="key"' not in render(card)
@@ -220,7 +221,7 @@ def test_a_reference_of_a_much_smaller_table_is_drawn_apart() -> None:
     page = render(card)
     assert page.count('class="real rough"') == 1
     assert page.count("† Only 16,281 real rows could be held out, too few to compare with") == 2
-    assert f"<b>0.800{SPACE}%{SPACE}†</b><small>±" in page
+    assert f"<b>0.8%{SPACE}†</b><small>±" in page
 
 
 def test_the_certificate_stands_at_the_end_and_apart(statement: Statement) -> None:
@@ -251,9 +252,9 @@ def test_the_certificate_says_whose_it_is(statement: Statement) -> None:
     unnamed = render(card, statement)
     assert "It belongs to one of the tables above, made by the method “independent”." in unnamed
     assert "It belongs to “&lt;mst&gt;”, made by the method “independent”." in render(card, statement, of="<mst>")
-    with pytest.raises(ConfigError, match="No table named “else” was evaluated, only “aim” and “<mst>”"):
+    with raises(ConfigError, setting="of"):
         render(card, statement, of="else")
-    with pytest.raises(ConfigError, match="found str"):
+    with raises(ConfigError, setting="statement"):
         render(card, "folder")  # type: ignore[arg-type]
 
 
@@ -324,7 +325,7 @@ def test_the_file_is_written_whole_and_only_replaced_by_force(tmp_path: Path) ->
     write_report(path, Scorecard(scorecard(("aim \ud800",))))  # a lone surrogate, as JSON may hold
     first = path.read_bytes()
     assert first.startswith(b"<!doctype html>")
-    with pytest.raises(TableError, match="exists"):
+    with pytest.raises(TableError):
         write_report(path, scorecard(("mst",)))
     assert path.read_bytes() == first
     write_report(path, scorecard(("mst",)), force=True)
@@ -336,7 +337,7 @@ def test_no_report_is_written_into_a_release(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "release.json").write_text("{}")
     for path in (tmp_path / "report.html", tmp_path / "inner" / "report.html"):
-        with pytest.raises(ConfigError, match="is inside the release"):
+        with raises(ConfigError, setting="path"):
             write_report(path, scorecard(("aim",)), force=True)
         assert not path.exists()
 

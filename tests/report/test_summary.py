@@ -98,9 +98,9 @@ def test_losses_are_named_with_their_measure_and_the_real_value_the_largest_firs
     found = said(card)
     assert found["Lost"] == (
         "The dependences of “ward” with “n_age” (correlation ratio 0.90, here 0.10), “n_age” with “n_stay” "
-        "(correlation −0.60, here 0.00) and “ward” with “sex” (Cramér's V 0.40, here 0.05) (for example, 99.0 % of "
-        "real rows with ward = “obstetrics” have sex = “f”, compared with 50.0 % of synthetic rows); the histogram of "
-        "“n_stay” (20.0 % of the rows differ)."
+        "(correlation −0.60, here 0.00) and “ward” with “sex” (Cramér's V 0.40, here 0.05) (for example, 99% of "
+        "real rows with ward = “obstetrics” have sex = “f”, compared with 50% of synthetic rows); the histogram of "
+        "“n_stay” (20% of the rows differ)."
     )
     assert found["Not for"] == (
         "Do not use it for analyses of “ward” with “n_age”, “n_age” with “n_stay” and “ward” with “sex”; or for "
@@ -115,7 +115,7 @@ def test_what_models_lose_is_said_from_a_fifth_of_their_advantage_on() -> None:
     card = card_of(GOOD, {})
     auc = next(entry for entry in card["metrics"] if entry["key"] == "tstr_auc")
     auc["values"]["aim"] = score(0.7)
-    assert "50.0 % of what models can learn about “income”" in said(card)["Lost"]
+    assert "50% of what models can learn about “income”" in said(card)["Lost"]
     assert "models of “income”" in said(card)["Not for"]
     auc["values"]["aim"] = score(0.89)
     assert "models of “income” are nearly as accurate as if trained on real rows" in said(card)["Good"]
@@ -154,7 +154,7 @@ def card_with(*rules: dict[str, Any]) -> dict[str, Any]:
 def test_broken_rules_are_named_and_speak_against_uses() -> None:
     conditions = [rule("discharge >= admission", 0, 470), rule("age < 120", 0, 0)]
     card = card_with(*conditions)
-    assert said(card)["Rules"] == "Broken: “discharge >= admission” in 47.0 % of the rows (real: 0 %)."
+    assert said(card)["Rules"] == "Broken: “discharge >= admission” in 47% of the rows (real: 0%)."
     assert said(card)["Not for"] == "Do not use it for anything that relies on the broken rule."
     assert "Fraction of the rows that break" in render(card)
 
@@ -167,7 +167,7 @@ def test_broken_rules_are_named_and_speak_against_uses() -> None:
         ([rule(name, 0, 0) for name in "abc"], "All 3 rules hold in every row."),
         ([rule("a", 0, 0), rule("b", 4, 5, "constraint")], "1 rule holds in every row and 1 as often as in real rows."),
         ([rule(name, 40, 50, "constraint") for name in "ab"], "Both rules hold as often as in real rows."),
-        ([rule("a", 40, 1)], "Broken: “a” in 0.100 % of the rows (real: 4.00 %)."),
+        ([rule("a", 40, 1)], "Broken: “a” in 0.1% of the rows (real: 4%)."),
         ([rule("a", 0, 0), rule("b", None, None, why="No column b.")], "The rule holds in every row. 1 rule could not "
          "be checked."),
         ([rule(name, None, None, why="No.") for name in "ab"], "2 rules could not be checked."),
@@ -187,10 +187,10 @@ def test_the_page_shows_real_beside_synthetic_rows_for_every_rule() -> None:
     texts = [text.replace(SPACE, " ") for text in Text(page).texts]
     start = texts.index("rule", texts.index("Rules", texts.index("Rules") + 1))
     whole = " | ".join(texts[start : texts.index("Tables", start)])
-    assert "a <b> | 1.00 % | 10 rows | none" in whole
-    assert "c | given with --constraint | none | 48.0 % | broken in 480 rows" in whole
+    assert "a <b> | 1% | 10 rows | none" in whole
+    assert "c | given with --constraint | none | 48% | broken in 480 rows" in whole
     assert "d | – | not checked: There is no d." in whole
-    assert "Any of these rules | 1.00 % | 10 rows | 50.0 % | 500 rows" in whole
+    assert "Any of these rules | 1% | 10 rows | 50% | 500 rows" in whole
     assert "<b>a" not in page.replace("<b>a</b>", "")
 
 
@@ -206,7 +206,7 @@ def test_a_lost_dependence_of_single_values_counts_where_the_columns_keep_theirs
         {"columns": ["ward", "sex"], "values": ["x", "f"], "real": 0.9, "synthetic": 0.0, "real_fraction": 0.9,
          "synthetic_fraction": None, "real_rows": 12}
     ]  # fmt: skip
-    assert said(card)["Lost"].startswith("A dependence between single values: 90.0 % of real rows with ward = “x”")
+    assert said(card)["Lost"].startswith("A dependence between single values: 90% of real rows with ward = “x”")
     assert "no synthetic row has ward = “x”" in said(card)["Lost"]
     assert said(card)["Not for"] == "Do not use it for analyses of “ward” with “sex”."
     assert "Lost dependences of single values" in render(card)
@@ -224,7 +224,7 @@ def test_equal_rows_are_explained_where_they_stand() -> None:
     few = [pa.table({name: draw.choice(["u", "v"], 600) for name in "abcde"}) for _ in range(2)]
     card = dict(evaluate(*few, metrics=["closest_record"]).to_json())
     text = summary.chance_of_copies(card, "synthetic").replace(SPACE, " ")
-    assert text.startswith("By chance alone, 100 % of held-out real rows equal another real row, as do ")
+    assert text.startswith("By chance alone, 100% of held-out real rows equal another real row, as do ")
     assert text.endswith("no more than chance explains.")
     assert Text(render(card).replace(SPACE, " ")).texts.count(text) == 2  # in the chart and in the table
     many = pa.table({"x": draw.random(600)})
@@ -256,7 +256,7 @@ def test_a_table_of_copies_is_not_to_be_shared() -> None:
     with pytest.warns(us.UnderstudyWarning, match="most of the table is copied"):
         card = evaluate(real, tables, holdout=held, effort="quick").to_json()
     found = {name: summary_of.avoid for name in tables if (summary_of := summarise(card, name)) is not None}
-    copies = "Do not share: 100 % of the rows equal a real row, compared with 0 % of held-out real rows"
+    copies = "Do not share: 100% of the rows equal a real row, compared with 0% of held-out real rows"
     assert found["copied"].replace(SPACE, " ") == f"{copies}, so real rows have been copied."
     assert found["fresh"].startswith("No limits were found")
 
@@ -264,7 +264,7 @@ def test_a_table_of_copies_is_not_to_be_shared() -> None:
 def test_other_limits_follow_the_warning_not_to_share() -> None:
     card = card_of({**GOOD, "ward": (0.5, 0.01)}, {})
     card["details"]["closest_record"] = {"aim": {"synthetic": {"exact_copies": 0.8}, "holdout": {"exact_copies": 0.1}}}
-    assert said(card)["Not for"].startswith("Do not share: 80.0 % of the rows equal a real row")
+    assert said(card)["Not for"].startswith("Do not share: 80% of the rows equal a real row")
     assert said(card)["Not for"].endswith(" Do not use it for totals or averages of “ward”.")
     card["details"]["closest_record"]["aim"]["holdout"]["exact_copies"] = 0.7
     assert said(card)["Not for"] == "Do not use it for totals or averages of “ward”."
@@ -275,6 +275,4 @@ def test_invalid_cells_are_named_with_their_cause() -> None:
     next(metric for metric in card["metrics"] if metric["key"] == "invalid_cells")["values"]["aim"] = score(0.00201)
     causes = {"out_of_range": None, "unlisted": 0.0, "unexpected_nulls": 0.004}
     card["details"]["validity"] = {"aim": {"columns": {"lat": causes, "sex": {**causes, "unexpected_nulls": None}}}}
-    assert said(card)["Rules"].endswith(
-        "0.201 % of all cells are invalid (“lat” 0.400 % null, but never in real rows)."
-    )
+    assert said(card)["Rules"].endswith("0.201% of all cells are invalid (“lat” 0.4% null, but never in real rows).")

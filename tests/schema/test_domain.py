@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.builders import raises
 from understudy.errors import SchemaError
 from understudy.schema import Domain, StructuralZeros
 
@@ -17,7 +18,7 @@ def test_domain_shapes():
     assert domain.index("c") == 2
     assert domain.one_way == (("a",), ("b",), ("c",))
     assert dataclasses.replace(domain, num_rows=5).index("b") == 1
-    with pytest.raises(SchemaError, match="no column 'd'"):
+    with raises(SchemaError, column="d"):
         domain.index("d")
 
 
@@ -62,5 +63,6 @@ def test_refused_zeros(columns, shape):
 
 
 def test_zeros_leave_a_possible_cell():
-    with pytest.raises(SchemaError, match="No combination of 'a', 'c'"):
+    StructuralZeros(("a", "c"), np.eye(2, 3))
+    with pytest.raises(SchemaError):
         StructuralZeros(("a", "c"), np.zeros((2, 3)))

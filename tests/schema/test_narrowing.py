@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.builders import raises
 from understudy.encoding.fit import move_inside
 from understudy.encoding.reexpression import reexpress
 from understudy.errors import SchemaError, UnderstudyWarning
+from understudy.rules.conditions import truth
 from understudy.schema import as_schema
-from understudy.schema.conditions import truth
 
 ZONE = timezone(timedelta(hours=2))
 
@@ -118,19 +119,34 @@ def test_estimated_bounds_move_inside(ends: tuple[int, int], limit: int, is_leas
     assert move_inside(bounds, (None, None)) == bounds
 
 
-@pytest.mark.parametrize("rule", ["x = 0 OR x = 1", "x IN (0.25, 0.5)", "x <= 0", "x = 0 AND k = 'a'"])
-def test_single_values_of_a_real_need_decimals(rule: str) -> None:
-    k = {"kind": "categorical", "categories": ["a", "b"]}
-    x: dict[str, object] = {"kind": "real", "bounds": [0, 1]}
-    with pytest.raises(SchemaError, match=r"column 'x' single values only.* Declare decimals, or another kind\."):
-        as_schema({"columns": {"x": x, "k": k}, "rules": [{"keep": rule}]})
-    as_schema({"columns": {"x": x | {"decimals": 2}, "k": k}, "rules": [{"keep": rule}]})
+@pytest.mark.parametrize(
+    ("column", "conditions"),
+    [
+        ({"kind": "integer"}, ["x > 5", "x < 6"]),
+        ({"kind": "integer", "bounds": [0, 10]}, ["x > 10"]),
+        ({"kind": "real"}, ["x > 0.5", "x <= 0.5"]),
+        ({"kind": "datetime"}, ["x < TIMESTAMP '2020-05-01 12:00:00'", "x > '2020-05-01 12:00:00'"]),
+        ({"kind": "date"}, ["x < DATE '2020-05-02' AND x > DATE '2020-05-01'"]),
+    ],
+)
+def test_rules_that_leave_no_value_are_refused(column: dict[str, object], conditions: list[str]) -> None:
+    """Whether or not bounds are declared, and before anything is estimated privately."""
+    with raises(SchemaError, column="x"):
+        modelled(column, *conditions)
+    modelled(column, "x IS NULL")
 
 
-def test_single_values_that_a_table_gives_are_kept() -> None:
-    given_rate = {"determines": ["k"], "gives": ["x"], "table": [["a", 0.07], ["b", 0.19]]}
-    columns = {"x": {"kind": "real"}, "k": {"kind": "categorical", "categories": ["a", "b"], "closed": True}}
-    as_schema({"columns": columns, "rules": [given_rate, {"keep": "x = 0.07 OR x = 0.19"}]})
+@pytest.mark.parametrize(
+    ("column", "conditions"),
+    [
+        ({"kind": "integer"}, ["x > 5", "x < 7"]),
+        ({"kind": "real", "decimals": 2}, ["x > 5", "x < 6"]),
+        ({"kind": "datetime"}, ["x > '2020-05-01'", "x < '2020-05-01 00:00:00.000002'"]),
+        ({"kind": "date"}, ["x < DATE '2020-05-03'", "x > DATE '2020-05-01'"]),
+    ],
+)
+def test_rules_that_leave_a_value_are_accepted(column: dict[str, object], conditions: list[str]) -> None:
+    modelled(column, *conditions)
 
 
 @pytest.mark.parametrize(

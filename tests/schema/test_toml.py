@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.builders import raises
+from tests.examples import scaled
 from tests.schema.schema_examples import PEOPLE
 from understudy.errors import SchemaError, TableError
 from understudy.schema import KINDS, Column, Schema
@@ -56,12 +58,14 @@ def test_a_syntax_error_names_file_and_line(tmp_path):
 
 
 def test_refused_paths(tmp_path):
-    with pytest.raises(SchemaError, match="There is no file"):
+    with pytest.raises(SchemaError):
         Schema.read(tmp_path / "absent.toml")
-    with pytest.raises(SchemaError, match="Cannot read"):
+    with pytest.raises(SchemaError):
         Schema.read(tmp_path)
-    (tmp_path / "latin.toml").write_bytes('[columns."é"]\nkind = "id"'.encode("latin-1"))
-    with pytest.raises(SchemaError, match="not UTF-8 text"):
+    text = '[columns."é"]\nkind = "id"'
+    Schema.from_toml(text)
+    (tmp_path / "latin.toml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(SchemaError):
         Schema.read(tmp_path / "latin.toml")
 
 
@@ -90,16 +94,16 @@ def test_write_is_whole_and_careful(tmp_path):
     schema.write(path)
     assert Schema.read(path) == schema
     assert stat.S_IMODE(path.stat().st_mode) & stat.S_IRUSR
-    with pytest.raises(TableError, match=r"people\.toml exists"):
+    with pytest.raises(TableError):
         schema.write(path)
     smaller = Schema.from_toml('[columns.a]\nkind = "id"')
     smaller.write(path, force=True)
     assert Schema.read(path) == smaller
     assert os.listdir(tmp_path) == ["people.toml"]
-    with pytest.raises(TableError, match="does not exist"):
+    with pytest.raises(TableError):
         schema.write(tmp_path / "absent" / "people.toml")
     (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(TableError, match="is a folder"):
+    with pytest.raises(TableError):
         schema.write(tmp_path / "folder.toml", force=True)
     assert sorted(os.listdir(tmp_path)) == ["folder.toml", "people.toml"]
 
@@ -192,7 +196,7 @@ def deep_types(value):
     return [deep_types(inner) for inner in value] if isinstance(value, list) else type(value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150))
 @given(schemas())
 def test_what_is_written_is_read(schema):
     text = schema.to_toml()
@@ -203,7 +207,7 @@ def test_what_is_written_is_read(schema):
     assert Schema.from_toml(text.encode().decode()) == schema
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100))
 @given(schemas())
 def test_json_keeps_everything(schema):
     content = schema.to_dict()
@@ -215,11 +219,11 @@ def test_json_keeps_everything(schema):
 
 def test_from_dict_refuses_what_it_does_not_know():
     content = Schema.from_toml(PEOPLE).to_dict()
-    with pytest.raises(SchemaError, match=r"unknown key 'rowz'\. Did you mean 'rows'"):
+    with raises(SchemaError, key="rowz"):
         Schema.from_dict({**content, "rowz": 3})
-    with pytest.raises(SchemaError, match="unknown key 'kindd'"):
+    with raises(SchemaError, column="a", key="kindd"):
         Schema.from_dict({"columns": [{"name": "a", "kindd": "id"}]})
-    with pytest.raises(SchemaError, match="must be a list of objects"):
+    with raises(SchemaError, key="columns"):
         Schema.from_dict({"columns": {"a": {"kind": "id"}}})
 
 

@@ -501,6 +501,7 @@ def test_a_port_in_use_ends_the_command_with_one_line(folder: Path, serve: Calla
     ]
 
 
+@pytest.mark.usefixtures("can_interrupt")
 def test_ctrl_c_stops_the_server_quietly(serve: Callable[..., Server], folder: Path) -> None:
     server = serve()
     server.process.send_signal(signal.SIGINT)

@@ -4,12 +4,13 @@ import jax
 import numpy as np
 import pytest
 
+from tests.builders import raises
 from understudy.errors import ConfigError, SchemaError
 from understudy.models.graphical import GraphicalModel
-from understudy.privacy.events import ZCDP
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, spent_by
-from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.accounting.events import ZCDP
+from understudy.privacy.accounting.ledger import Budget, Guarantee, Ledger, spent_by
+from understudy.privacy.noise.source import SeededNoise
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.aim import AIM
 from understudy.synthesizers.mst import MST
@@ -103,7 +104,7 @@ def test_target_brings_triples() -> None:
 def test_workload_bounds_what_is_measured() -> None:
     model, _ = _fit(AIM(workload=(("b", "a"), ("c", "d", "e"))), 2.0)
     assert all(set(c) <= {"a", "b"} or set(c) <= {"c", "d", "e"} for c in model.cliques)
-    with pytest.raises(SchemaError, match="no column 'nope'"):
+    with raises(SchemaError, column="nope"):
         AIM(workload=(("a", "nope"),)).plan(DOMAIN, Budget(1.0, 1e-6))
 
 
@@ -141,17 +142,16 @@ def test_without_noise_the_pairs_are_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "words"),
+    ("settings", "setting"),
     [
-        ({"workload": ()}, "workload must be a list .* with at least 1 entry"),
-        ({"workload": ((),)}, "each with at least 1 entry"),
-        ({"target_weight": 0.0}, "at least 1"),
-        ({"max_model_size": 0}, "max_model_size must be a positive number"),
-        ({"max_rounds": 0}, "max_rounds must be a whole number of at least 1"),
-        ({"entropy": -1}, "entropy must be a positive number"),
-        ({"iterations": 0}, "iterations must be a whole number of at least 1"),
+        ({"workload": ()}, "workload"),
+        ({"workload": ((),)}, "workload"),
+        ({"target_weight": 0.0}, "target_weight"),
+        ({"max_model_size": 0}, "max_model_size"),
+        ({"max_rounds": 0}, "max_rounds"),
+        ({"iterations": 0}, "iterations"),
     ],
 )
-def test_bad_settings_are_refused(setting: dict, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        AIM(**setting)
+def test_bad_settings_are_refused(settings: dict, setting: str) -> None:
+    with raises(ConfigError, setting=setting):
+        AIM(**settings)

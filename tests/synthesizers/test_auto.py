@@ -3,8 +3,9 @@
 import pytest
 
 import understudy as us
+from tests.builders import raises
 from understudy.errors import ConfigError
-from understudy.pipeline import synthesizer_of
+from understudy.run.plan import synthesizer_of
 from understudy.synthesizers import express, read_method
 
 GUARANTEE = us.Guarantee(1.0, 1e-6)
@@ -32,5 +33,5 @@ def test_its_plan_is_that_of_the_default(rows: int | None) -> None:
 
 
 def test_a_method_must_be_one() -> None:
-    with pytest.raises(ConfigError, match="method must be a synthesizer or its expression"):
+    with raises(ConfigError, setting="method"):
         synthesizer_of(3)  # type: ignore[arg-type]

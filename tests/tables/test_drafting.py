@@ -1,4 +1,4 @@
-"""Tables without a schema, drafted batch by batch, have the types, styles and values of those read whole."""
+"""Tables without a schema: types and styles follow from all values, wherever batches end."""
 
 import contextlib
 import json
@@ -16,24 +16,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import understudy as us
-from tests.tables.table_examples import CANARY, STYLED, written
-from tests.tables.test_reading_is_rowwise import ODD_TEXTS, TYPED, WRITTEN, arrow_table
-from tests.tables.test_stream import DATABASES, FILES, NUM_ROWS, PEOPLE, SIZES, plain, sizes
+from tests.builders import raises
+from tests.examples import scaled
+from tests.tables.table_examples import CANARY, written
+from tests.tables.test_stream import PEOPLE, SIZES, plain, sizes
 from understudy.errors import TableError
+from understudy.run.sources import read_private_table
 from understudy.schema import Schema
-from understudy.sources import read_private_table
 from understudy.tables import (
-    ReadOptions,
-    as_arrow,
     conform,
     draft_table,
     drafting,
     jsonlines,
+    open_table,
     read_table,
     stream,
-    stream_draft,
     write_table,
 )
+from understudy.tables import reading as reading_module
 
 
 @contextlib.contextmanager
@@ -44,16 +44,16 @@ def json_blocks(num_bytes: int) -> Iterator[None]:
 
 
 def check_draft(source: str | Path, **options: Any) -> None:
-    """Two passes over the batches against the whole table; or the same refusal."""
+    """Wherever batches end, values, types, styles and the drafted schema are the same; or the refusal is."""
     refused = None
     try:
-        whole, origin = as_arrow(source, **options)
+        whole, origin = read_table(source, **options)
     except TableError as error:
         refused = str(error)
     if refused is not None:
         for size in SIZES:
             with sizes(**size), json_blocks(size["block"]), pytest.raises(TableError) as caught:
-                stream_draft(source, **options)
+                open_table(source, **options)
             # Of several types, which two are named first depends on where blocks end.
             assert str(caught.value).partition(" holds both ")[1:2] == refused.partition(" holds both ")[1:2]
             assert "holds both" in refused or str(caught.value) == refused
@@ -62,9 +62,7 @@ def check_draft(source: str | Path, **options: Any) -> None:
     conformed = conform(whole, schema)
     for size in SIZES:
         with sizes(**size), json_blocks(size["block"]):
-            found = stream_draft(source, **options)
-            assert found is not None
-            rows, own = found
+            rows, own = open_table(source, **options)
             batches, again = list(rows), list(rows)
             assert (own, rows.num_rows) == (origin, whole.num_rows)
             compared = [(batches, whole), (again, whole)]
@@ -75,35 +73,6 @@ def check_draft(source: str | Path, **options: Any) -> None:
         for made, expected in compared:
             assert all(batch.schema.equals(expected.schema, check_metadata=True) for batch in made)
             assert plain(pa.concat_tables(made)).equals(plain(expected))
-
-
-@pytest.mark.parametrize("num_rows", [NUM_ROWS, 1, 0])
-@pytest.mark.parametrize("name", [*FILES, *DATABASES])
-def test_every_format(tmp_path: Path, name: str, num_rows: int) -> None:
-    source = f"{tmp_path}/{name}"
-    write_table(PEOPLE.slice(0, num_rows), source)
-    check_draft(source if "::" in source else Path(source))
-
-
-@pytest.mark.parametrize("name", TYPED)
-def test_every_arrow_type(tmp_path: Path, name: str) -> None:
-    held, _, odd = TYPED[name]
-    table = pa.concat_tables([arrow_table(name, odd)] * 2)
-    if pa.types.is_decimal(held) and held.bit_width < 128:
-        return  # no file has them
-    with pa.ipc.new_stream(str(tmp_path / "x.arrow"), table.schema) as writer:
-        writer.write_table(table, 2)
-    check_draft(tmp_path / "x.arrow")
-
-
-@pytest.mark.parametrize("how", WRITTEN)
-def test_every_option_of_text_files(tmp_path: Path, how: str) -> None:
-    reading, texts = WRITTEN[how]
-    mark = reading.separator or ";"
-    head = "" if reading.header is False else f"x{mark}y\n"
-    for more in ([], ODD_TEXTS):
-        rows = "".join(f"{text}{mark}1\n" for text in [*texts, *more])
-        check_draft(written(tmp_path, (head + rows).encode(reading.encoding)), reading=reading)
 
 
 KINDS_OF_TEXTS = (
@@ -124,7 +93,7 @@ KINDS_OF_TEXTS = (
 one_column = st.sampled_from(KINDS_OF_TEXTS).flatmap(lambda texts: st.lists(st.sampled_from(texts), max_size=8))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     columns=st.lists(one_column, min_size=1, max_size=3),
     num_rows=st.integers(1, 8),
@@ -154,17 +123,13 @@ def test_texts_are_read_by_all_of_them(tmp_path: Path, columns: list[list[str]],
     check_draft(path)
 
 
-def test_fields_of_many_styles(tmp_path: Path) -> None:
-    check_draft(written(tmp_path, STYLED))
-
-
 JSON_VALUES: tuple[object, ...] = (
     *(None, True, 1, 2**70, 1.5, "a", "2020-01-01", "2020-01-01T10:00:00Z"),
     *([], [1], [1.5], ["2020-01-01T10:00:00Z"], {}, {"k": 1}, {"k": None, "l": "x"}, {"k": "x"}),
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.dictionaries(st.sampled_from("ab"), st.sampled_from(JSON_VALUES), max_size=2), min_size=1, max_size=5
@@ -183,7 +148,7 @@ def test_json_lines_longer_than_a_block(tmp_path: Path) -> None:
     for block in (50, 90, 1000):
         with json_blocks(block):
             assert read_table(path)[0].column("x").to_pylist() == texts
-    with json_blocks(20), pytest.raises(TableError, match="a line longer than"):
+    with json_blocks(20), pytest.raises(TableError):
         read_table(path)
 
 
@@ -191,11 +156,11 @@ def test_a_cut_file_of_json_lines_is_called_so(tmp_path: Path) -> None:
     lines = "".join(json.dumps({"x": i, "c": CANARY}) + "\n" for i in range(50))
     for block in (64, 1 << 24):
         with json_blocks(block):
-            for reading in (read_table, stream_draft):
+            for reading in (read_table, open_table):
                 with pytest.raises(TableError, match="ends inside a line: it is damaged or truncated") as caught:
                     reading(written(tmp_path, lines[:-20], "x.jsonl"))
                 assert CANARY not in str(caught.value)
-                with pytest.raises(TableError, match="line 51 is not a JSON object"):
+                with raises(TableError, line=51):
                     reading(written(tmp_path, lines + f"{CANARY}\n", "x.jsonl"))
 
 
@@ -213,18 +178,20 @@ def test_folders(tmp_path: Path) -> None:
 def test_every_batch_is_converted_before_anything_can_be_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A draft reads the file to the end, but an error of its conversion must not come after a charge either."""
+    """A draft reads the file to the end, but an error of its conversion must not come after a charge either. Texts are
+    read by the rules that decide their types, see `test_what_a_rule_admits_it_reads`."""
     monkeypatch.setattr(stream, "KEPT_BYTES", 0)  # as for a large table
-    path = tmp_path / "a.csv"
-    path.write_text("x\n" + "1\n" * 50)
-    converted, convert = [], drafting._Column.convert
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": range(50)}), path, row_group_size=10)
+    converted, convert = [], drafting.conform
 
-    def counted(self: drafting._Column, values: pa.ChunkedArray) -> pa.ChunkedArray:
-        converted.append(len(values))
-        return convert(self, values)
+    def counted(table: pa.Table, schema: Schema) -> pa.Table:
+        converted.append(len(table))
+        return convert(table, schema)
 
-    monkeypatch.setattr(drafting._Column, "convert", counted)
-    read_private_table(path, None)
+    monkeypatch.setattr(drafting, "conform", counted)
+    with sizes(rows=10):
+        read_private_table(path, None)
     assert sum(converted) == 50
 
 
@@ -236,17 +203,10 @@ def test_a_view_whose_rows_change(tmp_path: Path) -> None:
         read_private_table(f"{path}::people")
 
 
-def test_what_is_read_whole(tmp_path: Path) -> None:
-    for name in ("x.xlsx", "x.dta"):
-        assert stream_draft(written(tmp_path, "any", name)) is None
-    with pytest.raises(TableError, match="decimal is an option for CSV"):
-        stream_draft(written(tmp_path, "any", "x.parquet"), reading=ReadOptions(decimal=","))
-
-
 def test_of_a_large_table_only_the_first_rows_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, "x,y\n" + "1,2\n" * 9 + "a,2\n")
     for most, num_rows in ((10, 10), (7, 7), (1, 1)):
-        monkeypatch.setattr(drafting, "FIRST_ROWS", most)
+        monkeypatch.setattr(reading_module, "FIRST_ROWS", most)
         with sizes(rows=3, block=16):
             types, first, is_whole = draft_table(path)
         assert types.field("x").type == pa.string()  # by the last row

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import scaled
 from tests.tables.table_examples import CANARY
 from understudy.errors import TableError
 from understudy.schema import Column, Schema
@@ -196,7 +197,7 @@ _CELLS: dict[str, st.SearchStrategy] = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40))
 @given(st.data(), st.integers(1, 6))
 def test_any_pandas_frame_comes_back(data: st.DataObject, num_rows: int) -> None:
     kinds = data.draw(st.lists(st.sampled_from(sorted(_CELLS)), min_size=1, max_size=4))
@@ -209,7 +210,7 @@ def test_any_pandas_frame_comes_back(data: st.DataObject, num_rows: int) -> None
     pd.testing.assert_frame_equal(to_frame(*from_frame(frame)), frame)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1), min_size=1, max_size=8)
 )
@@ -220,7 +221,7 @@ def test_any_text_survives_csv(tmp_path: Path, texts: list[str | None]) -> None:
     assert read_table(tmp_path / "x.csv", schema=schema)[0].column("x").to_pylist() == texts
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=6).filter(any),
     st.sampled_from(["x.csv", "x.jsonl", "x.parquet", "x.sqlite::t", "x.duckdb::t"]),

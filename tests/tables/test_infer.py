@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.examples import scaled
 from tests.tables.table_examples import column_of, read_csv, written
 from understudy.tables import (
     read_table,
     write_table,
 )
+from understudy.tables.text_types import TextInference, without_null_words
 
 
 @pytest.mark.parametrize(
@@ -84,3 +88,28 @@ def test_one_row_is_enough(tmp_path: Path) -> None:
 
 def test_an_empty_line_of_a_single_column_is_a_null(tmp_path: Path) -> None:
     assert read_csv(tmp_path, "a\n5\n\n7\n").column("a").to_pylist() == [5, None, 7]
+
+
+WRITTEN = (
+    *("1", "-2", "0", "1.5", "1e999", "-1e-999", ".5", "5.", "inf", "-Infinity", "1,5", "1.234,5", "9" * 30),
+    *("true", "false", "NA", "", "2020-01-01", "2020-02-29", "31.12.1999", "1/2/2020", "2020-01-01T10:00:00Z"),
+    *("2020-01-01 10:00:00.125", "2020-01-01T10:00:00+01:00", "2020-01-01T10:00:00+0230", "0001-01-01", "9999-12-31"),
+)
+
+
+@settings(max_examples=scaled(80), deadline=None)
+@given(
+    texts=st.lists(st.one_of(st.text("0123456789.,-+eEinfINF :/TZ", max_size=9), st.sampled_from(WRITTEN)), min_size=1),
+    num_parts=st.integers(1, 3),
+    decimal=st.sampled_from([None, ".", ","]),
+)
+def test_what_a_rule_admits_it_reads(texts: list[str], num_parts: int, decimal: str | None) -> None:
+    """A later pass, after a charge, converts what the first has only inferred: it must not fail, and lose no value."""
+    parts = [pa.array(texts[at::num_parts], pa.string()) for at in range(num_parts)]
+    inference = TextInference(decimal=decimal)
+    for part in parts:
+        inference.add(part)
+    found = inference.found()
+    for part in parts if found is not None else ():
+        assert found is not None
+        assert found.read(part).null_count == without_null_words(part).null_count

@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.builders import raises
+from tests.examples import scaled
 from tests.tables.table_examples import CANARY, refuse_reading, written
 from understudy.cli import run
 from understudy.errors import ConfigError, SchemaError, TableError
@@ -24,7 +26,7 @@ from understudy.tables.header import looks_like_value
 from understudy.tables.text_types import NULL_WORDS, plain_numbers
 
 SCHEMA = Schema(columns=(Column(name="name", kind="categorical"), Column(name="age", kind="integer", bounds=(0, 120))))
-any_folder = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+any_folder = settings(max_examples=scaled(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 # -------------------------------------------------------------------------------------------------------------- header
@@ -275,7 +277,7 @@ def test_a_decimal_sign_that_separates_fields(tmp_path: Path) -> None:
     assert "the decimal mark ',' is also the separator of its fields. Give the separator" in refuse_reading(
         path, decimal=","
     )
-    with pytest.raises(ConfigError, match="both ','"):
+    with raises(ConfigError, setting="separator"):
         ReadOptions(decimal=",", separator=",")
     one = written(tmp_path, "weight\n1,5\n2,5\n")
     assert read_table(one, reading=ReadOptions(decimal=","))[0].to_pydict() == {"weight": [1.5, 2.5]}
@@ -291,19 +293,20 @@ def test_separators(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    "options",
     [
-        ({"encoding": "klingon"}, "'klingon' is not an encoding"),
-        ({"encoding": "base64"}, "is not an encoding"),
-        ({"decimal": ";"}, 'must be "." or ","'),
-        ({"separator": "ab"}, "must be one character"),
-        ({"separator": '"'}, "must be one character"),
-        ({"sheet": ""}, "must be named"),
-        ({"header": "no"}, "must be True, False or None"),
+        {"encoding": "klingon"},
+        {"encoding": "base64"},
+        {"decimal": ";"},
+        {"separator": "ab"},
+        {"separator": '"'},
+        {"sheet": ""},
+        {"header": "no"},
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, object], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_options_that_make_no_sense(options: dict[str, object]) -> None:
+    (setting,) = options
+    with raises(ConfigError, setting=setting):
         ReadOptions(**options)  # type: ignore[arg-type]
 
 
@@ -396,11 +399,11 @@ def test_declared_missing_values_of_typed_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "words"),
-    [("unknown", "expected a list"), ([True], "expected strings or numbers"), (["a"], "is one of the categories too")],
+    "missing",
+    ["unknown", [True], ["a"]],
 )
-def test_missing_that_is_refused(missing: object, words: str) -> None:
-    with pytest.raises(SchemaError, match=words):
+def test_missing_that_is_refused(missing: object) -> None:
+    with raises(SchemaError, column="x", key="missing"):
         Column(name="x", kind="categorical", categories=("a", "b"), missing=missing)  # type: ignore[arg-type]
 
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import scaled
 from tests.tables.table_examples import CANARY, STYLED, read_csv, refuse, written
 from understudy.errors import TableError
 from understudy.schema import Column, Schema
@@ -24,11 +25,9 @@ from understudy.tables import (
     from_frame,
     read_table,
     restyle,
-    stream_table,
     to_frame,
     write_table,
 )
-from understudy.tables.drafting import stream_draft
 
 
 def to_pandas(table: pa.Table, origin: Origin) -> pd.DataFrame:
@@ -139,7 +138,7 @@ def as_json_lines(rows: list[dict[str, str | None]]) -> str:
     return "".join(json.dumps({name: value(text) for name, text in row.items()}) + "\n" for row in rows)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows_of_texts, st.sampled_from(["x.csv", "x.jsonl"]))
 def test_with_a_declared_schema_no_value_reaches_the_origin(
     tmp_path: Path, rows: list[dict[str, str | None]], name: str
@@ -314,12 +313,12 @@ def test_a_text_column_comes_back_as_text_in_its_declared_spelling() -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"none\.csv does not exist"):
+    with pytest.raises(TableError):
         read_table(tmp_path / "none.csv")
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="is a folder, expected a file"):
+    with pytest.raises(TableError):
         read_table(tmp_path)
 
 
@@ -422,15 +421,9 @@ def test_an_error_carries_no_row_however_deep(
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     schema = Schema(columns=tuple(Column(name=column, kind="integer") for column in "xy")) if declared else None
 
-    def read() -> None:
-        found = stream_draft(path) if schema is None else stream_table(path, schema=schema)
-        assert found is not None
-        found[0].check()
-
-    for attempt in (read, lambda: read_table(path, schema=schema)):
-        with pytest.raises(TableError) as caught:
-            attempt()
-        errors: list[BaseException | None] = [caught.value]
-        while (error := errors.pop()) is not None:
-            assert CANARY not in str(error) + repr(vars(error)) + repr(error.args)
-            errors += [None, *filter(None, (error.__context__, error.__cause__))]
+    with pytest.raises(TableError) as caught:
+        read_table(path, schema=schema)
+    errors: list[BaseException | None] = [caught.value]
+    while (error := errors.pop()) is not None:
+        assert CANARY not in str(error) + repr(vars(error)) + repr(error.args)
+        errors += [None, *filter(None, (error.__context__, error.__cause__))]

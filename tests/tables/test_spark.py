@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import understudy as us
+from tests.builders import raises
 from understudy.cli.app import app
 from understudy.errors import ConfigError, SchemaError, TableError
 from understudy.tables.spark import is_spark_engine, is_spark_frame, open_spark_table
@@ -16,7 +17,7 @@ SCHEMA = us.Schema(columns=(us.Column(name="x", kind="integer"),))
 
 @pytest.mark.parametrize("engine", ["", "Spark", "sparks", "yarn", "spark:/host", "spark://", "ray"])
 def test_an_unknown_engine_is_refused(engine: str) -> None:
-    with pytest.raises(ConfigError, match="local, spark, or"):
+    with raises(ConfigError, setting="engine"):
         is_spark_engine(engine)
 
 
@@ -28,7 +29,7 @@ def test_other_frames_are_no_spark_frames() -> None:
 
 
 def test_a_schema_must_be_declared(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match="declared schema"):
+    with pytest.raises(SchemaError):
         us.fit(tmp_path, epsilon=1, engine="spark")
 
 
@@ -45,7 +46,7 @@ def test_a_method_that_needs_rows_is_refused_before_anything_is_read(tmp_path: P
         else:
             app([command, str(absent), "-o", str(out), *options], standalone_mode=False)
 
-    with pytest.raises(ConfigError, match="dpgan needs individual rows"):
+    with raises(ConfigError, setting="method"):
         fit()
 
 
@@ -54,12 +55,12 @@ def test_spark_reads_parquet_alone(tmp_path: Path) -> None:
     text.write_text("x\n1\n")
     with pytest.raises(TableError, match="Parquet alone"):
         open_spark_table(text, SCHEMA)
-    with pytest.raises(TableError, match="does not exist"):
+    with pytest.raises(TableError):
         open_spark_table(tmp_path / "absent.parquet", SCHEMA)
-    with pytest.raises(TableError, match="absent does not exist"):
+    with pytest.raises(TableError):
         us.fit(tmp_path / "absent", "mst", epsilon=1, schema=SCHEMA, engine="spark")
     pq.write_table(pa.table({"x": [1]}), tmp_path / "0.parquet")
     with pytest.raises(TableError, match=r"people.csv"):
         open_spark_table(tmp_path, SCHEMA)  # a folder with other files
-    with pytest.raises(ConfigError, match=r"found Table\. Use the engine local"):
+    with raises(ConfigError, setting="engine"):
         open_spark_table(pa.table({"x": [1]}), SCHEMA)

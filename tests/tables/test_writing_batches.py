@@ -19,6 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.builders import raises
+from tests.examples import scaled
 from tests.tables.test_writing import leftovers, tiny_disk
 from understudy.errors import TableError
 from understudy.tables import read_table, write_batches, write_table
@@ -96,14 +98,14 @@ def test_a_batch_is_a_row_group(tmp_path: Path) -> None:
     assert [groups.row_group(at).num_rows for at in range(groups.num_row_groups)] == [20, 20, 10]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(st.lists(st.sampled_from(["a", "b", "c", "d", None]), max_size=5), min_size=1, max_size=4))
 @pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.csv", "x.jsonl", "x.sqlite::t", "x.duckdb::t"])
 def test_batches_may_have_dictionaries_of_their_own(tmp_path: Path, name: str, batches: list) -> None:
     columns = [pa.array(values, pa.string()).dictionary_encode() for values in batches]
     tables = [pa.table({"n": np.arange(len(column)), "c": column}) for column in columns]
     if name == "x.feather" and not any(batches[0]) and any(map(any, batches)):
-        with pytest.raises(TableError, match="no values in the first batch"):
+        with raises(TableError, column="c"):
             write_batches(tables, str(tmp_path / name), force=True)
         return
     write_batches(tables, str(tmp_path / name), force=True)
@@ -209,7 +211,7 @@ def test_a_refused_path_asks_for_no_row(tmp_path: Path) -> None:
         raise AssertionError
         yield
 
-    with pytest.raises(TableError, match="exists"):
+    with pytest.raises(TableError):
         write_batches(rows(), tmp_path / "x.csv")
 
 

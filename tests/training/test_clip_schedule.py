@@ -8,16 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy.privacy.clipping import LEAST_CLIP, Clip, public_norms, unit_loss
-from understudy.privacy.dpsgd import ChargedSteps
-from understudy.privacy.rows import PrivateUnits, PublicUnits
-from understudy.training.clip_schedule import adapt_clip, init_clip, renew_clip
-from understudy.training.critics import one_hot_blocks, row_loss
-from understudy.training.gan import Hyperparameters, State, init_state, train
+from understudy.privacy.gradients.clipping import MIN_CLIP, Clip, public_norms, unit_loss
+from understudy.privacy.gradients.dpsgd import ChargedSteps
+from understudy.privacy.rows.rows import PrivateUnits, PublicUnits
+from understudy.training import gan
+from understudy.training.critics import LOSSES, one_hot_blocks, row_loss
+from understudy.training.gan import Hyperparameters, State, adapt_clip, init_clip, init_state, renew_clip, train
 from understudy.training.generation import Context, generate
-from understudy.training.losses import LOSSES
-from understudy.training.networks import Critic
-from understudy.training.optimizer import trainable
+from understudy.training.neural import Critic, trainable
 from understudy.training.settings import Settings
 
 BLOCKS = one_hot_blocks((3, 4, 2))
@@ -128,18 +126,19 @@ def test_groups_are_made_again_on_the_public_schedule_alone() -> None:
 
 def test_all_groups_begin_as_one() -> None:
     clip = new_clip()
-    np.testing.assert_allclose(clip.bounds, [0.8, LEAST_CLIP, LEAST_CLIP])
+    np.testing.assert_allclose(clip.bounds, [0.8, MIN_CLIP, MIN_CLIP])
     assert all(bool((group == 0).all()) for group in clip.groups or ())
 
 
 # ------------------------------------------------------------------------------------------------------------ adaptive
 
 
-def test_counts_lead_each_bound_to_the_quantile_of_its_own_group() -> None:
+def test_counts_lead_each_bound_to_the_quantile_of_its_own_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """From exact counts of norms that differ from group to group."""
     norms = np.random.default_rng(0).lognormal([0.0, -3.0, 1.0], 0.5, (2000, 3))
     for quantile in (0.3, 0.8):
-        settings = dataclasses.replace(GROUPED, adaptive_clip="quantile", clip_quantile=quantile, batch_size=2000)
+        settings = dataclasses.replace(GROUPED, adaptive_clip="quantile", batch_size=2000)
+        monkeypatch.setattr(gan, "CLIP_QUANTILE", quantile)
         clip = new_clip(settings)
         for _ in range(300):
             within = jnp.asarray((norms <= np.asarray(clip.bounds)).sum(axis=0) - 1000.0, jnp.float32)
@@ -147,10 +146,11 @@ def test_counts_lead_each_bound_to_the_quantile_of_its_own_group() -> None:
         np.testing.assert_allclose(clip.bounds, np.quantile(norms, quantile, axis=0), rtol=0.05)
 
 
-def test_bounds_that_follow_counts_outlast_new_groups() -> None:
+def test_bounds_that_follow_counts_outlast_new_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole training with several regroupings. Few different rows have few different norms: the bound of a group is
     between two quantiles of them."""
-    settings = dataclasses.replace(GROUPED, adaptive_clip="quantile", clip_quantile=0.7, regroup_every=40)
+    settings = dataclasses.replace(GROUPED, adaptive_clip="quantile", regroup_every=40)
+    monkeypatch.setattr(gan, "CLIP_QUANTILE", 0.7)
     state = trained(settings, 160, count_stddev=1.0)
     low, high = np.quantile(norms_in_groups(state), [0.55, 0.85], axis=0)
     bounds = np.asarray(state.clip.bounds)

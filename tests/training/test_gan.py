@@ -12,14 +12,14 @@ import pytest
 from jaxtyping import Array
 
 import understudy as us
+from tests.builders import raises
 from understudy.errors import BudgetExceeded, ConfigError, Diverged
-from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
-from understudy.privacy.rows import PrivateUnits, PublicUnits
-from understudy.training.critics import one_hot_blocks
+from understudy.privacy.gradients.dpsgd import ChargedSteps, PublicSteps
+from understudy.privacy.rows.rows import PrivateUnits, PublicUnits
+from understudy.training.critics import LOSSES, one_hot_blocks
 from understudy.training.gan import Hyperparameters, State, advance, batches_of, init_from_networks, init_state, train
 from understudy.training.generation import Context, generate
 from understudy.training.loop import RunOptions, TrainingCheckpoint
-from understudy.training.losses import LOSSES
 from understudy.training.settings import Settings
 
 BLOCKS = one_hot_blocks((3, 4, 2))
@@ -177,21 +177,11 @@ def test_critic_weights_stay_within_their_bounds() -> None:
         options=RunOptions(iterations=5),
     )
     assert max(np.abs(leaf).max() for leaf in arrays_of(clipped.critic)) <= np.float32(0.01)
-    spectral, _ = train(
-        dataclasses.replace(SMALL, spectral=True),
-        units,
-        NOISY,
-        key,
-        network_key=NETWORKS,
-        options=RunOptions(iterations=5),
-    )
-    norms = [np.linalg.norm(leaf, 2) for leaf in arrays_of(spectral.critic) if leaf.ndim == 2]
-    assert max(norms) < 1.05
 
 
 def test_no_more_steps_than_were_charged() -> None:
     """Refused before a batch is sampled."""
-    with pytest.raises(BudgetExceeded, match="21 steps were requested, but only 20 were charged"):
+    with pytest.raises(BudgetExceeded):
         train(
             SMALL, table(), NOISY, jax.random.key(3), network_key=NETWORKS, options=RunOptions(iterations=21, chunk=21)
         )
@@ -229,7 +219,7 @@ def test_numbers_of_too_many_declared_rows_are_refused_before_any_charge(method:
     columns = {name: {"kind": "integer", "bounds": [0, 9]} for name in "abcdefghij"}
     columns["a"] = {"kind": "boolean"}
     schema = {"table": {"rows": 130_000_000}, "columns": columns}
-    with pytest.raises(ConfigError, match=r"130,000,000 declared rows of 10 columns.*Use features=\"binned\""):
+    with raises(ConfigError, setting="features"):
         us.plan(schema, f"{method}(features=typed)", epsilon=1.0, delta=1e-9)
     assert us.plan(schema, f"{method}(features=binned)", epsilon=1.0, delta=1e-9)
 
@@ -297,5 +287,5 @@ def test_clipped_fakes_leave_the_sensitivity_of_a_step_as_it_is() -> None:
 
 
 def test_losses_that_couple_fakes_cannot_be_clipped_row_by_row() -> None:
-    with pytest.raises(ConfigError, match="fake_term=clipped cannot be combined with loss=kl_wgan"):
+    with raises(ConfigError, setting="fake_term"):
         dataclasses.replace(SMALL, fake_term="clipped", loss="kl_wgan")

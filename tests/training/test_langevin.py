@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy.privacy.clipping import Clip
-from understudy.privacy.dpsgd import ChargedSteps
-from understudy.privacy.langevin import ChargedUpdates, StepParameters
-from understudy.privacy.rows import PrivateUnits
-from understudy.privacy.sampling import Batches
+from understudy.privacy.gradients.clipping import Clip
+from understudy.privacy.gradients.dpsgd import ChargedSteps
+from understudy.privacy.gradients.langevin import ChargedUpdates, StepParameters
+from understudy.privacy.gradients.poisson import Batches
+from understudy.privacy.rows.rows import PrivateUnits
 from understudy.training import gan as training
 from understudy.training import langevin as chains_file
 from understudy.training.critics import one_hot_blocks
@@ -128,8 +128,8 @@ def test_training_goes_through_batches_and_schedule_once(monkeypatch: pytest.Mon
         return dataclasses.replace(state, iteration=state.iteration + batches[1])
 
     monkeypatch.setattr(chains_file, "batches_of", batches_of)
-    monkeypatch.setattr(chains_file, "cached_jit", lambda *settings: run)
-    monkeypatch.setattr(chains_file, "init_state", lambda *_: _begin())
+    programs = {chains_file.advance: run, chains_file.init_state: lambda *_: _begin()}
+    monkeypatch.setattr(chains_file, "cached_jit", lambda function, _: programs[function])
     number = jnp.arange(6.0)
     units = PrivateUnits(jnp.zeros((1, 1, 2), jnp.int32), jnp.zeros((1, 1), dtype=bool))
     steps = ChargedSteps(units, jnp.zeros(()), RATE, 6 * EACH)

@@ -2,7 +2,7 @@
 
     UNDERSTUDY_DATA=folder python benchmarks/papers/autogan/binary.py --profile paper --write
 
-MIMIC-III needs credentials (`understudy.benchmark.mimic` makes its matrix for those who have them); `msweb` (32,710
+MIMIC-III needs credentials (`mimic.py` makes its matrix for those who have them); `msweb` (32,710
 visitors by 285 areas, very sparse), `accidents` (111) and `nltcs` (16) replace it, at the paper's epsilons. `random` is
 the published MIMIC construction, whose encoder never learns; `independent` and shuffled columns show what noisy and
 exact 1-way marginals bring by themselves.

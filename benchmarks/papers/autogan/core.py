@@ -54,7 +54,7 @@ def mean_of(results: Sequence[Mapping[str, Any]], score: str, **which: Any) -> f
     return float(np.mean(found)) if found else None
 
 
-LEAST_R2 = 0.1
+MIN_R2 = 0.1
 """Numeric columns that real rows predict worse than this are neither plotted nor counted, as in the paper."""
 
 
@@ -63,10 +63,10 @@ def floored_distance(points: Sequence[Sequence[Any]]) -> float:
     scores below 0 taken for 0. A prediction by the mean has an R squared of 0; worse ones have no lower bound, so one
     column could determine the mean.
 
-    >>> floored_distance([["age", "r2", 0.3, -20.0], ["sex", "f1", 0.7, 0.7], ["gain", "r2", 0.05, 0.0]])
-    0.10606601717798213
+    >>> round(floored_distance([["age", "r2", 0.3, -20.0], ["sex", "f1", 0.7, 0.7], ["gain", "r2", 0.05, 0.0]]), 6)
+    0.106066
     """
-    counted = [point for point in points if point[1] != "r2" or point[2] >= LEAST_R2]
+    counted = [point for point in points if point[1] != "r2" or point[2] >= MIN_R2]
     gaps = [max(0.0, point[2]) - max(0.0, point[3]) for point in counted]
     return float(np.mean(np.abs(gaps)) / np.sqrt(2))
 

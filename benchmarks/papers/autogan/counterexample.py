@@ -23,7 +23,8 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jaxtyping import Array, Float  # noqa: E402
 
-from understudy.privacy.clipping import Clip, add_noise, clipped_sum  # noqa: E402
+from understudy.privacy.gradients.clipping import Clip, add_noise, clipped_sum  # noqa: E402
+from understudy.privacy.gradients.ghost import UnitLoss  # noqa: E402
 
 BATCH, NOISE, BOUND, RATE = 64, 2.5, 1 / 8, 0.1
 """Rows of a draw, noise multiplier, clip bound, learning rate of the encoder."""
@@ -53,9 +54,7 @@ class Both(eqx.Module):
     decoder: Part
 
 
-def _no_key():  # type: ignore[no-untyped-def]
-    import jax
-
+def _no_key() -> Array:
     return jax.random.key(0)
 
 
@@ -67,9 +66,11 @@ def _sums(rows: np.ndarray, encoder: Part, decoder: Part) -> tuple[float, float]
     """The decoder's sum of clipped gradients, and the encoder's of exact ones."""
     units, taken = jnp.asarray(rows), jnp.ones(len(rows), dtype=bool)
     clip = Clip.flat(BOUND)
-    summed = clipped_sum(lambda part, row: _loss(encoder, part, row), decoder, units, taken, clip)
+    summed = clipped_sum(UnitLoss(lambda part, row: _loss(encoder, part, row)), decoder, units, taken, clip)
     noised = add_noise(*summed, clip, noise_multiplier=0.0, key=jax.random.key(0)).gradient
-    plain, _ = clipped_sum(lambda part, row: _loss(part, decoder, row), encoder, units, taken, Clip.flat(math.inf))
+    plain, _ = clipped_sum(
+        UnitLoss(lambda part, row: _loss(part, decoder, row)), encoder, units, taken, Clip.flat(math.inf)
+    )
     return float(noised.layer.weight[0, 0]), float(plain.layer.weight[0, 0])
 
 
@@ -104,7 +105,7 @@ def joint() -> dict[str, float]:
 
     def total(rows: np.ndarray, at: Both) -> np.ndarray:
         units, taken = jnp.asarray(rows, jnp.float32), jnp.ones(len(rows), dtype=bool)
-        exact = clipped_sum(lambda it, row: _loss(it.encoder, it.decoder, row), at, units, taken, clip)
+        exact = clipped_sum(UnitLoss(lambda it, row: _loss(it.encoder, it.decoder, row)), at, units, taken, clip)
         summed = add_noise(*exact, clip, noise_multiplier=0.0, key=jax.random.key(0)).gradient
         return np.array([float(summed.encoder.layer.weight[0, 0]), float(summed.decoder.layer.weight[0, 0])])
 

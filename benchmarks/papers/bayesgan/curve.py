@@ -29,7 +29,7 @@ from benchmarks.papers.bayesgan import montgomery  # noqa: E402
 from benchmarks.papers.bayesgan.montgomery import DATA_SEED, ROWS  # noqa: E402
 from benchmarks.papers.experiment import Cell, Line, Public, table_of  # noqa: E402
 from benchmarks.papers.published import BAYESGAN  # noqa: E402
-from understudy.benchmark.simulators import montgomery_olivella, montgomery_olivella_schema  # noqa: E402
+from benchmarks.simulated import montgomery_olivella, montgomery_olivella_schema  # noqa: E402
 from understudy.evaluation.pmse import pmse_cart, pmse_logit  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
 

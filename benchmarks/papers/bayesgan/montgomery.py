@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 import understudy as us  # noqa: E402
 from benchmarks.baselines.cart import fit_cart  # noqa: E402
 from benchmarks.papers.command import run_script  # noqa: E402
-from understudy.benchmark.simulators import JUMP, montgomery_olivella, montgomery_olivella_schema  # noqa: E402
+from benchmarks.simulated import JUMP, montgomery_olivella, montgomery_olivella_schema  # noqa: E402
 from understudy.evaluation.pmse import pmse_cart, pmse_logit  # noqa: E402
 from understudy.evaluation.table import Layout  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402

@@ -177,6 +177,6 @@ def _disclosure_verdict() -> str:
     rises = all(after >= before for before, after in itertools.pairwise(values))
     return (
         f"In the means of two runs the advantage of the best membership attack {'rises' if rises else 'goes'} from "
-        f"{values[0]:g} % at the smallest epsilon to {values[-1]:g} % without privacy; no run has a finding (B3). A "
-        "copy of the training rows has 100 %."
+        f"{values[0]:g}% at the smallest epsilon to {values[-1]:g}% without privacy; no run has a finding (B3). A "
+        "copy of the training rows has 100%."
     )

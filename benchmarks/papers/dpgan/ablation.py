@@ -29,8 +29,7 @@ from scipy import stats  # noqa: E402
 import understudy as us  # noqa: E402
 from benchmarks.papers import experiment  # noqa: E402
 from benchmarks.papers.command import run_script  # noqa: E402
-from understudy.benchmark.reference import Reference  # noqa: E402
-from understudy.benchmark.scoring import score_table  # noqa: E402
+from understudy.benchmark.scoring import Reference, score_table  # noqa: E402
 from understudy.benchmark.tables import load_table  # noqa: E402
 
 NAME = "dpgan_factorial"
@@ -135,8 +134,7 @@ def reference(name: str) -> Reference:
 
 def score(cell: experiment.Cell, table: experiment.Public, synthetic: pa.Table) -> dict[str, Any]:
     real = reference(cell.table)
-    options: dict[str, Any] = {"classifiers": CLASSIFIERS, "max_rows": MAX_ROWS, "reference": real}
-    found = score_table(table.train, table.test, synthetic, schema=table.schema, metrics=list(SCORES), **options)
+    found = score_table(synthetic, real, list(SCORES))
     best = {name: max(each[name] or 0.0 for each in real.model_scores.values()) for name in ("auc", "f1")}
     return {"scores": {name: found.metrics[name] for name in SCORES if name in found.metrics}, "real": best}
 

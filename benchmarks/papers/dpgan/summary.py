@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from benchmarks.papers.dpgan import ablation
 from benchmarks.papers.rows import Row, joined, mean, read, read_tables
-from understudy.privacy import accounting
-from understudy.privacy.events import SubsampledGaussian
+from understudy.privacy.accounting import accountants as accounting
+from understudy.privacy.accounting.events import SubsampledGaussian
 
 ORDER = (ablation.PLAIN, *ablation.SINGLES, ablation.ALL)
 NAMES = "none of them / smart clipping / adaptive clipping / warm start / epoch selection / all four"
@@ -42,9 +42,9 @@ def _warm_start() -> Row:
 
     return Row(
         id="D2",
-        what="Section 4.2, a warm start from 2 % of the rows, Adult, epsilon 1: AUC without it / with it; as published "
+        what="Section 4.2, a warm start from 2% of the rows, Adult, epsilon 1: AUC without it / with it; as published "
         "without noisy marginals",
-        published="about 15 % more accuracy (Zhang et al.)",
+        published="about 15% more accuracy (Zhang et al.)",
         as_published=joined([auc("bare plain"), auc("bare warm")]),
         sound=joined([auc("plain"), auc("warm")]),
         seeds=str(len({line["seed"] for line in lines})),
@@ -142,7 +142,7 @@ def _effects() -> list[tuple[str, str]]:
             value = ablation.estimate(ablation.runs_of(lines, "auc"), ablation.effect([factor]))
             if value is not None:
                 parts.append(f"{title.partition(' (')[0].lower()} {value}")
-        text = f"AUC with it minus AUC without it, 95 % interval: {', '.join(parts)}." if parts else "Not yet run."
+        text = f"AUC with it minus AUC without it, 95% interval: {', '.join(parts)}." if parts else "Not yet run."
         found.append((f"{ablation.TITLES[factor].capitalize()} improves a DP-GAN.", text))
     return found
 

@@ -26,13 +26,13 @@ from jaxtyping import PRNGKeyArray
 import understudy as us
 from benchmarks.papers.command import require_tables
 from understudy.models.pool import Pool
-from understudy.privacy.events import Event, Selections, SubsampledGaussian
-from understudy.privacy.ledger import Budget, Plan
+from understudy.privacy.accounting.events import Event, Selections, SubsampledGaussian
+from understudy.privacy.accounting.ledger import Budget, Plan
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.boosted.game import Outcome, reject_exactly
+from understudy.synthesizers.boosted.method import DRS
 from understudy.synthesizers.dpgan import DPGAN
-from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory
 from understudy.synthesizers.run import Run
 from understudy.training.trajectory import Trajectory

@@ -20,11 +20,10 @@ sys.path[:0] = [str(Path(__file__).parents[3]), str(Path(__file__).parents[3] / 
 import numpy as np  # noqa: E402
 
 import understudy as us  # noqa: E402
-from benchmarks import gaussians25  # noqa: E402
+from benchmarks import gaussians25, simulated  # noqa: E402
 from benchmarks.papers.command import run_script  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
 from benchmarks.papers.published import PGB_GAUSSIANS  # noqa: E402
-from understudy.benchmark.tables import load_table  # noqa: E402
 from understudy.evaluation.sample_quality import gaussian_quality  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
 from understudy.synthesizers.boosted import Boosted  # noqa: E402
@@ -96,7 +95,7 @@ def own(profile: core.Profile) -> Boosted:
 
 def one(profile: core.Profile, seed: int, kinds: Sequence[str] = ()) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    whole = load_table("gaussians25")
+    whole = simulated.gaussians25()
     kept = np.random.default_rng(0).permutation(whole.train.num_rows)[: profile.max_rows]
     table = whole.train.take(np.sort(kept))
     schema = dataclasses.replace(whole.schema, rows=table.num_rows)

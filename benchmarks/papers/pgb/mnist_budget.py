@@ -21,9 +21,9 @@ from jaxtyping import Float  # noqa: E402
 from benchmarks.papers.pgb.mnist_networks import PIXELS, Codes, features_of  # noqa: E402
 from understudy.encoding.features import Block  # noqa: E402
 from understudy.errors import ConfigError  # noqa: E402
-from understudy.privacy.noise import SeededNoise  # noqa: E402
-from understudy.privacy.rows import PrivateUnits  # noqa: E402
-from understudy.privacy.sampling import round_sampling_rate  # noqa: E402
+from understudy.privacy.gradients.poisson import round_sampling_rate  # noqa: E402
+from understudy.privacy.noise.source import SeededNoise  # noqa: E402
+from understudy.privacy.rows.rows import PrivateUnits  # noqa: E402
 from understudy.synthesizers.boosted.game import Select, Values, evaluate_critics  # noqa: E402
 from understudy.training.settings import Settings  # noqa: E402
 
@@ -131,16 +131,16 @@ def units_of(codes: Codes) -> PrivateUnits:
 
 
 def _steps(profile: Profile, images: int, epochs: float, noise: float | None = None) -> Any:
-    from understudy.privacy.events import SubsampledGaussian
-    from understudy.privacy.ledger import Query
+    from understudy.privacy.accounting.events import SubsampledGaussian
+    from understudy.privacy.accounting.ledger import Query
 
     steps, rate = profile.steps(images, epochs), round_sampling_rate(profile.batch / images)
     return Query("critic", f"{steps} critic steps", SubsampledGaussian(rate, noise or profile.noise, steps))
 
 
 def _picks(profile: Profile, epsilon: float | None = None) -> Any:
-    from understudy.privacy.events import Selections
-    from understudy.privacy.ledger import Query
+    from understudy.privacy.accounting.events import Selections
+    from understudy.privacy.accounting.ledger import Query
 
     return Query(
         "selections", f"{profile.rounds} selections among critics", Selections(epsilon or profile.picks, profile.rounds)
@@ -149,7 +149,7 @@ def _picks(profile: Profile, epsilon: float | None = None) -> Any:
 
 def calibrated(profile: Profile, images: int) -> tuple[float, float]:
     """The least noise of the whole training, and the largest epsilon of a selection, both within epsilon 10."""
-    from understudy.privacy.ledger import Budget
+    from understudy.privacy.accounting.ledger import Budget
 
     budget = Budget(EPSILON, delta(images))
     noise = budget.calibrate(lambda s: [_steps(profile, images, profile.epochs, s).event])
@@ -160,8 +160,8 @@ def calibrated(profile: Profile, images: int) -> tuple[float, float]:
 
 def calibration(profile: Profile, images: int) -> str:
     """What `--calibrate` prints: the costs of the profile, and of 25 epochs alone."""
-    from understudy.privacy.events import SubsampledGaussian
-    from understudy.privacy.ledger import Budget
+    from understudy.privacy.accounting.events import SubsampledGaussian
+    from understudy.privacy.accounting.ledger import Budget
 
     rate, steps = round_sampling_rate(profile.batch / images), math.ceil(25 * images / profile.batch)
     alone = Budget(EPSILON, delta(images)).calibrate(lambda s: [SubsampledGaussian(rate, s, steps)])
@@ -176,7 +176,7 @@ def calibration(profile: Profile, images: int) -> str:
 
 def paid_for_training(profile: Profile, images: int) -> float:
     """Charges the whole training, on a ledger of its own: what GAN and DRS are made of."""
-    from understudy.privacy.ledger import Guarantee, Ledger
+    from understudy.privacy.accounting.ledger import Guarantee, Ledger
 
     ledger = Ledger(Guarantee(EPSILON, delta(images)), noise=SeededNoise(0))
     ledger.charge(_steps(profile, images, profile.epochs))
@@ -200,9 +200,9 @@ def private_pick(
     profile: Profile, judge: Callable[[np.ndarray], np.ndarray], count: int, codes: Codes, seed: int
 ) -> tuple[Select, dict[str, float]]:
     """Selections of a ledger that was charged for the first part of the training, and what both cost."""
-    from understudy.privacy.ledger import Guarantee, Ledger
-    from understudy.privacy.rows import PrivateRows
-    from understudy.privacy.selection import RowFunctions, noisy_function_selections
+    from understudy.privacy.accounting.ledger import Guarantee, Ledger
+    from understudy.privacy.mechanisms.selection import RowFunctions, noisy_function_selections
+    from understudy.privacy.rows.rows import PrivateRows
     from understudy.schema import Domain
 
     images = len(codes)

@@ -18,8 +18,8 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8  # noqa: E402
 
-from understudy.benchmark.tables import load_mnist, missing_source  # noqa: E402
-from understudy.models.networks import SLOPE  # noqa: E402
+from benchmarks.papers.pgb.mnist_images import images_file, load_images  # noqa: E402
+from understudy.models.neural import SLOPE  # noqa: E402
 
 SIDE = 28
 PIXELS = SIDE * SIDE
@@ -28,17 +28,17 @@ Codes = UInt8[np.ndarray, "images pixels"]
 
 
 def has_images() -> bool:
-    return missing_source("mnist") is None
+    return images_file().is_file()
 
 
 def real_images(limit: int | None) -> tuple[Codes, np.ndarray, Codes, np.ndarray]:
     """Training images and their digits, test images and theirs; the first `limit` of each."""
-    found = load_mnist()
+    train, train_digits, test, test_digits = (array[:limit] for array in load_images().values())
     return (
-        found.train[:limit].reshape(-1, PIXELS),
-        found.train_digits[:limit].astype(np.int32),
-        found.test[:limit].reshape(-1, PIXELS),
-        found.test_digits[:limit].astype(np.int32),
+        train.reshape(-1, PIXELS),
+        train_digits.astype(np.int32),
+        test.reshape(-1, PIXELS),
+        test_digits.astype(np.int32),
     )
 
 

@@ -43,6 +43,7 @@ from benchmarks.papers.published import (  # noqa: E402
     PGB_TITANIC,
 )
 from benchmarks.papers.workers import Failure, Workers, use_one_core  # noqa: E402
+from benchmarks.simulated import gaussians25  # noqa: E402
 from understudy.errors import ConfigError  # noqa: E402
 from understudy.evaluation.cells import _cell_errors  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
@@ -185,7 +186,10 @@ def calibrated_parts(size: Size) -> list[Part]:
     own_gan = gaussians.own(gaussians.PROFILES["paper"]).inner
     assert isinstance(own_gan, DPGAN)
     text_gan = dataclasses.replace(PGB_GAUSSIANS, ema_decay=0.0)
-    networks = {"the text's": (text_gan, 8000, 8000), "the code's": (PGB_GAUSSIANS_PRIVATE, 12_250, 19_000)}
+    networks: dict[str, tuple[us.DPGAN, int, int]] = {
+        "the text's": (text_gan, 8000, 8000),
+        "the code's": (PGB_GAUSSIANS_PRIVATE, 12_250, 19_000),
+    }
     networks["own"] = own_gan, 8000, 8000
     on_points = [
         of(
@@ -275,7 +279,7 @@ def load(part: Part) -> tuple[pa.Table, us.Schema]:
         found, layout = titanic._loaded()
         return found.train, layout.schema
     if part.table == "gaussians":
-        whole = gaussians.load_table("gaussians25")
+        whole = gaussians25()
         kept = np.random.default_rng(0).permutation(whole.train.num_rows)[: part.max_rows]
         rows = whole.train.take(np.sort(kept))
         return rows, dataclasses.replace(whole.schema, rows=rows.num_rows)
@@ -307,12 +311,14 @@ def score(part: Part, seed: int, files: Mapping[str, Path]) -> dict[str, Any]:
     layout = census2010.Layout.of(table, schema)
     real = layout.read(table, "real rows")
     fakes = {name: layout.read(rows, name) for name, rows in tables.items()}
-    specs, found = [layout[name] for name in census2010.CELLS], {}
+    found = {}
     for name, fake in fakes.items():
         cells = census2010.cell_accuracy(real, fake, census2010.CELLS).scores
         ratio = census2010.pmse_cart(real, fake, num_permutations=10, seed=seed).scores["pmse_cart_ratio"].value
         found[name] = {"pmse": ratio, "accuracy": 100 * cells["cell_accuracy"].value, "tv": cells["cell_tv"].value}
-        found[name]["errors"] = _cell_errors(real, fake, specs, 20).round(1).tolist()  # who wins a cell is seen later
+        found[name]["errors"] = (
+            _cell_errors(real, fake, census2010.CELLS).round(1).tolist()
+        )  # who wins a cell is seen later
     return found
 
 

@@ -22,7 +22,7 @@ import understudy as us
 from benchmarks.papers import experiment, published
 from benchmarks.papers.experiment import Cell, Line, Public
 from benchmarks.papers.quail import core
-from understudy.benchmark.scoring import score_table
+from understudy.benchmark.scoring import Reference, score_table
 from understudy.benchmark.tables import load_table
 from understudy.synthesizers import express
 
@@ -84,7 +84,8 @@ def real_rows(public: Public, seed: int) -> pa.Table:
 
 def score(cell: Cell, public: Public, fake: pa.Table) -> dict[str, Any]:
     """By the best of the paper's five classifiers."""
-    found = score_table(public.train, public.test, fake, schema=public.schema, metrics=tuple(METRICS), seed=cell.seed)
+    real = Reference.of(public.train, public.test, schema=public.schema)
+    found = score_table(fake, real, tuple(METRICS), seed=cell.seed)
     return {"scores": dict(found.metrics)}
 
 

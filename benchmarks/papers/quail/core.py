@@ -26,13 +26,14 @@ import pyarrow as pa
 
 import understudy as us
 from benchmarks.papers.experiment import Line, Public
-from understudy.benchmark.simulators import made_classes
+from benchmarks.simulated import made_classes
 from understudy.encoding import Codec, fit_codec
 from understudy.learners.methods import Learner
 from understudy.models.predictors import Predictor
-from understudy.privacy.discovery import plan_discovery
-from understudy.privacy.noise import SeededNoise
-from understudy.privacy.table import PrivateTable
+from understudy.privacy.mechanisms.discovery import plan_discovery
+from understudy.privacy.noise.source import SeededNoise
+from understudy.privacy.rows.table import PrivateTable
+from understudy.synthesizers.run import Run
 from understudy.tables import conform
 
 ROOT = Path(__file__).parents[3]
@@ -183,7 +184,7 @@ def learned(table: pa.Table, learner: Learner, guarantee: us.Guarantee, *, schem
     buying = plan_discovery(schema, ledger.remaining, BINNING)
     codec, rows = fit_codec(PrivateTable(conform(table, schema)), schema, buying, ledger, BINNING)
     plan = learner.plan(codec.domain, ledger.remaining)
-    return Learned(learner.fit(rows, plan, ledger, key=jax.random.key(seed)), codec)
+    return Learned(learner.fit(Run(rows, plan, ledger, key=jax.random.key(seed))), codec)
 
 
 # --------------------------------------------------------------------------------------------------------------- tables
@@ -191,7 +192,7 @@ def learned(table: pa.Table, learner: Learner, guarantee: us.Guarantee, *, schem
 
 def load_classes(name: str, seed: int) -> Public:
     """`classes_10000`: scikit-learn's made classes, 10,000 training and 5,000 test rows; one table per seed."""
-    return Public(*made_classes(int(name.removeprefix("classes_")), seed=seed))  # type: ignore[arg-type]
+    return Public(*made_classes(int(name.removeprefix("classes_")), seed=seed))
 
 
 def no_table(public: Public, seed: int) -> pa.Table:

@@ -3,7 +3,7 @@
     python benchmarks/papers/quail/internal.py --profile paper --write
 
 100,000 rows, 30 categorical columns of 2 to 50 categories after Zipf's law, three classes by a logistic rule
-(`made_categorical`); 80 % to fit. The paper's synthesizers by themselves and inside QUAIL: F1 and AUC of the best of
+(`made_categorical`); 80% to fit. The paper's synthesizers by themselves and inside QUAIL: F1 and AUC of the best of
 its five classifiers, and pMSE ratio.
 """
 
@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from benchmarks.papers import experiment
 from benchmarks.papers.experiment import Cell, Line, Public
 from benchmarks.papers.quail import core
-from understudy.benchmark.scoring import score_table
-from understudy.benchmark.simulators import made_categorical
+from benchmarks.simulated import made_categorical
+from understudy.benchmark.scoring import Reference, score_table
 from understudy.benchmark.tables import split_rows
 
 EPSILONS = (1.0, 3.0, 9.0)
@@ -59,15 +59,8 @@ def real_rows(public: Public, seed: int) -> pa.Table:
 
 
 def score(cell: Cell, public: Public, fake: pa.Table) -> dict[str, Any]:
-    found = score_table(
-        public.train,
-        public.test,
-        fake,
-        schema=public.schema,
-        metrics=tuple(METRICS),
-        max_rows=SCORED_ROWS,
-        seed=cell.seed,
-    )
+    real = Reference.of(public.train, public.test, schema=public.schema, max_rows=SCORED_ROWS)
+    found = score_table(fake, real, tuple(METRICS), seed=cell.seed)
     return {"scores": dict(found.metrics)}
 
 

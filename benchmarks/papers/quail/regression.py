@@ -2,7 +2,7 @@
 
     python benchmarks/papers/quail/regression.py --profile paper --write
 
-A substitute for the paper's internal table: 34,333 rows (80 % to fit), 8 categorical and 40 continuous columns, a
+A substitute for the paper's internal table: 34,333 rows (80% to fit), 8 categorical and 40 continuous columns, a
 linear rule. The paper's synthesizers by themselves and inside QUAIL, beside the learner alone; another table for each
 seed.
 """
@@ -21,7 +21,7 @@ import understudy as us
 from benchmarks.papers import experiment
 from benchmarks.papers.experiment import Cell, Line, Public
 from benchmarks.papers.quail import core
-from understudy.benchmark.simulators import BOUND, made_regression
+from benchmarks.simulated import BOUND, made_regression
 from understudy.learners.methods import Linear
 
 EPSILONS = (0.5, 1.0, 3.0, 10.0)

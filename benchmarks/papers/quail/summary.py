@@ -4,7 +4,7 @@ import csv
 import functools
 import re
 from collections.abc import Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ def _records() -> list[dict[str, Any]]:
 
 
 def _published(name: str) -> list[dict[str, str]]:
-    text = files("understudy.benchmark").joinpath("published", f"{name}.csv").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "figures" / f"{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 

@@ -23,7 +23,7 @@ from benchmarks.papers.experiment import machine, table_of
 from benchmarks.papers.published import quail_dpctgan, quail_dpgan_published
 from benchmarks.papers.quail import core
 from understudy.learners.methods import NaiveBayes
-from understudy.privacy.events import SubsampledGaussian
+from understudy.privacy.accounting.events import SubsampledGaussian
 
 PUBLISHED = {
     ("dpgan", 0.0): {3.0: "1130", 6.0: "3950"},

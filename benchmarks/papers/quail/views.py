@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 import understudy as us
 from benchmarks.papers.command import run_script
 from benchmarks.papers.quail import core
-from understudy.benchmark.simulators import made_classes
+from benchmarks.simulated import made_classes
 from understudy.learners.methods import NaiveBayes
 from understudy.synthesizers import express
 

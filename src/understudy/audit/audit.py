@@ -10,9 +10,9 @@ from sklearn.metrics import roc_auc_score
 from understudy.audit.bounds import FEWEST_SCORES, gaussian_mu, lower_bound
 from understudy.audit.neighbours import DEFAULT_CANARY, make_neighbours
 from understudy.audit.pipeline import make_runs_in_parallel, make_target
-from understudy.audit.record import Audit
 from understudy.audit.runs import Runs, merge_files
 from understudy.audit.scores import THREATS, check_num_runs, check_threat, compute_scores
+from understudy.certificate.audits import Audit
 from understudy.errors import ConfigError
 from understudy.progress import ShowProgress, open_progress
 
@@ -34,17 +34,29 @@ def audit_method(
     save: str | os.PathLike[str] | None = None,
     progress: ShowProgress = None,
 ) -> Audit:
-    """Attacks a method of this software: runs with and without a canary, and lower bounds on its privacy cost.
+    """Attack a method of this software: runs with and without a canary, and lower bounds on its privacy cost.
 
     Each run is the whole pipeline: a CSV file is read, fitted at this guarantee and released as a folder, which is
-    read back and sampled. The table is made up, so this is a property of the software, not of anyone's data.
+    read back and sampled. The table is made up, so this is a property of the software, not of anyone's data. A bound
+    above the claim refutes it, at the stated confidence. A bound below it proves nothing.
 
-    A method given by name is run with small settings; an expression is audited as given. `threat` is `white` (the
-    attack sees the release folder) or `black` (it sees a synthetic table); `canary` is one of `category`, `row`,
-    `combination`, `bound`, `outside`, `unit` and `domain`. Noise is secure unless a seed is given. `save` names a file
-    for the runs.
+    Args:
+        method: A name, which is run with small settings, or an expression, which is audited as given.
+        epsilon: The epsilon of each run.
+        delta: Its delta.
+        runs: The number of runs.
+        threat: "white": the attack sees the release folder. "black": it sees a synthetic table.
+        canary: One of "category", "row", "combination", "bound", "outside", "unit" and "domain".
+        seed: Makes the runs reproducible. Default: their noise is secure.
+        jobs: The number of processes.
+        save: A file for the scores of the runs.
+        progress: True for a progress bar, or a function of the fraction done and a string.
 
-    A bound above the claim refutes it, at the stated confidence. A bound below it proves nothing.
+    Returns:
+        The audit, with its bounds and whether one of them refutes the claim.
+
+    Raises:
+        ConfigError: An argument cannot be honoured.
 
     >>> audit_method("independent", epsilon=1, runs=80, seed=0).refutes_claim
     False
@@ -119,7 +131,7 @@ def bound_runs(runs: Runs, threat: str, *, num_audits: int = 1, confidence: floa
 def bound_files(paths: Sequence[str | os.PathLike[str]], threats: Sequence[str] | None = None) -> list[Audit]:
     """Audits of the runs in these files (for a folder: all its `.json` files), for each threat, by default both.
 
-    Files with parts of one audit are merged. A claim is refuted at the joint confidence of 95 %.
+    Files with parts of one audit are merged. A claim is refuted at the joint confidence of 95%.
     """
     threats = THREATS if threats is None else threats
     for threat in threats:

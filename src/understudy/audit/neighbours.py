@@ -5,13 +5,13 @@ the same for both tables.
 """
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from understudy.errors import ConfigError, did_you_mean
-from understudy.privacy.discovery import Binning
+from understudy.privacy.mechanisms.discovery import Binning
 from understudy.tables import write_table
 
 NUM_ROWS = 200
@@ -31,7 +31,7 @@ class Neighbours:
     canary: str
     what: str
     """A short description of the canary."""
-    schema: dict[str, dict]
+    schema: dict[str, dict[str, Any]]
     rows: tuple[Row, ...]
     """Those of both tables."""
     added: tuple[Row, ...]
@@ -70,7 +70,7 @@ COMMON: Row = {"group": "a", "amount": 40, "flag": False, "city": "u"}
 UNIQUE: Row = {"group": "rare", "amount": BOUNDS[1], "flag": True, "city": "rare"}
 
 
-def _schema(**table: object) -> dict[str, dict]:
+def _schema(**table: object) -> dict[str, dict[str, Any]]:
     listed = {"kind": "categorical", "closed": True, "nullable": False}
     return {
         "table": {"rows": NUM_ROWS, "target": "flag", **table},
@@ -83,18 +83,9 @@ def _schema(**table: object) -> dict[str, dict]:
     }
 
 
-def _category() -> Neighbours:
-    added = ({**COMMON, "group": "rare"},)
-    return Neighbours("category", "a category that no other row has", _schema(), _common_rows(), added)
-
-
-def _row() -> Neighbours:
-    return Neighbours("row", "a row that is unique in every column", _schema(), _common_rows(), (UNIQUE,))
-
-
-def _combination() -> Neighbours:
+def _rows_without_pairs() -> tuple[Row, ...]:
     """All counts are far above the noise, so clipping negative counts to zero loses nothing."""
-    rows = tuple(
+    return tuple(
         {
             "group": "rare" if i % 5 == 0 else "ab"[i % 2],
             "city": "rare" if i % 5 == 1 else "uv"[i // 2 % 2],
@@ -103,18 +94,6 @@ def _combination() -> Neighbours:
         }
         for i in range(NUM_ROWS)
     )
-    what = "a row of common values, no two of which occur together in another row"
-    return Neighbours("combination", what, _schema(), rows, (UNIQUE,))
-
-
-def _bound() -> Neighbours:
-    added = ({**COMMON, "amount": BOUNDS[1]},)
-    return Neighbours("bound", "a value at the declared bound", _schema(), _common_rows(), added, PRIVATE)
-
-
-def _outside() -> Neighbours:
-    added = ({**COMMON, "amount": 10**9},)
-    return Neighbours("outside", "a value far outside the declared bounds", _schema(), _common_rows(), added, PRIVATE)
 
 
 def _unit() -> Neighbours:
@@ -133,14 +112,26 @@ def _domain() -> Neighbours:
     return Neighbours("domain", what, {"table": {"target": "flag"}, "columns": kinds}, _common_rows(), added, PRIVATE)
 
 
-CANARIES: dict[str, Callable[[], Neighbours]] = {
-    "category": _category,
-    "row": _row,
-    "combination": _combination,
-    "bound": _bound,
-    "outside": _outside,
-    "unit": _unit,
-    "domain": _domain,
+_BOTH = _schema(), _common_rows()
+CANARIES = {
+    pair.canary: pair
+    for pair in (
+        Neighbours("category", "a category that no other row has", *_BOTH, ({**COMMON, "group": "rare"},)),
+        Neighbours("row", "a row that is unique in every column", *_BOTH, (UNIQUE,)),
+        Neighbours(
+            "combination",
+            "a row of common values, no two of which occur together in another row",
+            _schema(),
+            _rows_without_pairs(),
+            (UNIQUE,),
+        ),
+        Neighbours("bound", "a value at the declared bound", *_BOTH, ({**COMMON, "amount": BOUNDS[1]},), PRIVATE),
+        Neighbours(
+            "outside", "a value far outside the declared bounds", *_BOTH, ({**COMMON, "amount": 10**9},), PRIVATE
+        ),
+        _unit(),
+        _domain(),
+    )
 }
 """Every kind of canary by name."""
 
@@ -148,15 +139,10 @@ DEFAULT_CANARY = "combination"
 
 
 def make_neighbours(canary: str) -> Neighbours:
-    """The pair of tables of this kind of canary.
-
-    >>> pair = make_neighbours("category")
-    >>> pair.table(with_canary=True).num_rows - pair.table(with_canary=False).num_rows
-    1
-    """
+    """The pair of tables of this kind of canary."""
     if canary not in CANARIES:
         raise ConfigError(
             f"There is no canary {canary!r}.{did_you_mean(canary, list(CANARIES))} The canaries are: "
             f"{', '.join(CANARIES)}."
         )
-    return CANARIES[canary]()
+    return CANARIES[canary]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import safetensors.numpy
 from jaxtyping import Int
 
@@ -21,7 +22,7 @@ SAMPLE_ROWS = 1000
 """The synthetic table that an attack without the release sees."""
 DENSITY_ROWS = 10_000
 """Rows that an attack with the release draws from it, to see the probabilities of cells."""
-MOST_NUMBERS = 192
+MAX_NUMBERS = 192
 """Of released arrays; if there are more, they are projected onto this many random directions."""
 EDGES = (25.0, 50.0, 75.0, BOUNDS[1] + 1.0)
 """Between the cells of a number."""
@@ -44,13 +45,7 @@ class Observation:
 
 
 class Cells:
-    """Cells of one and of two columns, and those that contain the canary.
-
-    >>> from understudy.audit.neighbours import make_neighbours
-    >>> cells = Cells(make_neighbours("category"))
-    >>> int(cells.count(make_neighbours("category").table(with_canary=False))[cells.canary[0]])
-    0
-    """
+    """Cells of one and of two columns, and those that contain the canary."""
 
     def __init__(self, neighbours: Neighbours):
         self._columns = neighbours.columns
@@ -84,11 +79,9 @@ class Cells:
 
     def _column(self, name: str, values: pa.Array) -> np.ndarray:
         if name in self._numeric:
-            return np.digitize(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), EDGES)
-        found = values.cast(pa.string()).dictionary_encode()
-        index = {value: code for code, value in enumerate(self._known[name])}
-        known = np.array([*(index.get(value, len(index)) for value in found.dictionary.to_pylist()), len(index)])
-        return known[found.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)]
+            return np.asarray(np.digitize(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), EDGES))
+        codes = pc.index_in(values.cast(pa.string()), value_set=pa.array(self._known[name]))
+        return np.asarray(codes.fill_null(len(self._known[name])))
 
     def _num_cells(self, clique: tuple[int, ...]) -> int:
         return int(np.prod([self._sizes[i] for i in clique]))
@@ -124,13 +117,13 @@ def _numbers(arrays: dict[str, np.ndarray]) -> tuple[float, ...]:
     """All numbers of the arrays, or projections of them, in an order that depends only on names."""
     flat = np.concatenate([np.ravel(arrays[name]).astype(float) for name in sorted(arrays)])
     flat = np.nan_to_num(np.clip(flat, -1e6, 1e6))
-    if len(flat) > MOST_NUMBERS:
+    if len(flat) > MAX_NUMBERS:
         flat = _directions(len(flat)) @ flat / np.sqrt(len(flat))
-    padded = np.pad(flat, (0, MOST_NUMBERS - len(flat)))
+    padded = np.pad(flat, (0, MAX_NUMBERS - len(flat)))
     return tuple(float(f"{value:.6g}") for value in padded)
 
 
 @functools.lru_cache(maxsize=64)
 def _directions(length: int) -> np.ndarray:
     """Random signs, the same in every run."""
-    return np.random.default_rng(length).integers(0, 2, (MOST_NUMBERS, length)) * 2.0 - 1.0
+    return np.random.default_rng(length).integers(0, 2, (MAX_NUMBERS, length)) * 2.0 - 1.0

@@ -22,14 +22,14 @@ from pathlib import Path
 import numpy as np
 
 from understudy.api import fit
-from understudy.audit.methods import audited_expression
 from understudy.audit.neighbours import DEFAULT_CANARY, make_neighbours
 from understudy.audit.observation import Cells, Observation, observe
 from understudy.audit.runs import Claim, Runs, Target
 from understudy.errors import ConfigError, UnderstudyWarning
-from understudy.failed_run import SpentError
-from understudy.privacy.ledger import Guarantee, Statement
-from understudy.release import check_seed
+from understudy.privacy.accounting.ledger import Guarantee
+from understudy.release import check_seed, check_size
+from understudy.run.failure import SpentError
+from understudy.synthesizers import express, name_of, read_method
 
 Report = Callable[[int], None]
 """Receives the number of runs that are done."""
@@ -42,13 +42,49 @@ ONE_THREAD = {
 }
 """The environment of a worker process: small fits gain nothing from threads or a GPU."""
 
+# A guarantee does not depend on the size of a network or the number of steps. Small networks compile quickly, few steps
+# have little noise each, and with a high sampling rate every fit sees the canary.
+_NETWORKS = "arch=plain, latent=4, generator_widths=[8], critic_widths=[8]"
+_GAN = f"steps=20, sampling_rate=0.25, {_NETWORKS}, warm_steps=5, generator_learning_rate=0.05, ema_decay=0.9"
+_VOTES = (
+    "iterations=20, teacher_batch=4, student_batch=16, memory=64, arch=plain, latent=4, generator_widths=[8], "
+    "generator_learning_rate=0.05, ema_decay=0.9"
+)
+_INNER = f"dpgan({_GAN})"
+
+AUDITED = {
+    "independent": "independent",
+    "adaptive": "adaptive",
+    "mst": "mst",
+    "aim": "aim",
+    "privbayes": "privbayes",
+    "mwem": "mwem",
+    "quail": "quail(mst)",
+    "gem": "gem(steps=50, components=20, width=8, depth=1, latent=4, rounds=4, learning_rate=0.01)",
+    "dpgan": _INNER,
+    "dpctgan": f"dpctgan({_GAN})",
+    "pategan": f"pategan({_VOTES})",
+    "patectgan": f"patectgan({_VOTES})",
+    "bayesgan": f"bayesgan(steps=20, sampling_rate=0.25, generator_chains=2, {_NETWORKS}, generator_batch=16)",
+    "autogan": f"autogan({_GAN}, autoencoder_steps=20, autoencoder_sampling_rate=0.25)",
+    "boosted": f"boosted({_INNER}, rounds=50, checkpoints=4, samples_per_generator=500, distinguishers=one_way)",
+    "drs": f"drs({_INNER}, proposals=2000)",
+    "selected": f"selected({_INNER}, checkpoints=4, holdout_fraction=0)",
+}
+"""Every method of the registry, by name. `auto` is another name for one of them."""
+
+
+def audited_expression(method: str) -> str:
+    """The expression to audit: for the name of a method, the one in `AUDITED`; otherwise the expression itself."""
+    if not isinstance(method, str):
+        raise ConfigError(f"method must be an expression, such as 'mst'; found {type(method).__name__}.")
+    named = AUDITED.get(method.strip())
+    read = read_method(method if named is None else named)
+    return express(read_method(AUDITED[name_of(read)]) if method.strip() == "auto" else read)
+
 
 def make_target(method: str, epsilon: float | None, delta: float | None = None, canary: str = DEFAULT_CANARY) -> Target:
-    """What to audit, checked: a method at a guarantee, and a canary. The default delta is the largest allowed.
-
-    >>> make_target("mst", 1.0)
-    Target(method='mst', epsilon=1.0, delta=0.005, canary='combination')
-    """
+    """What to audit, checked: a method at a guarantee, and a canary. The default delta is the largest allowed."""
     if epsilon is None:
         raise ConfigError("Give the epsilon of the claim to audit, as in --epsilon 1 (epsilon=1).")
     expression, neighbours = audited_expression(method), make_neighbours(canary)
@@ -74,7 +110,8 @@ def make_runs(
     done = Runs(target, seeded=seed is not None, seed=seed)
     neighbours = make_neighbours(target.canary)
     cells = Cells(neighbours)
-    with tempfile.TemporaryDirectory() as name, _quiet():
+    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnderstudyWarning)  # they are about the table, which is made up
         folder = Path(name)
         tables = [neighbours.write(folder, with_canary=each) for each in (False, True)]
         for number in numbers:
@@ -105,24 +142,14 @@ def _run_once(target: Target, table: Path, cells: Cells, seed: int | None) -> tu
             return Observation((), (), (), ()), None
         release.save(folder)
         # Rows are drawn with another seed than the noise, about which an attack must know nothing.
-        return observe(folder, cells, seed=_seed_of(seed, 0)), _claim(release.statement)
-
-
-def _claim(statement: Statement) -> Claim:
-    return Claim(statement.epsilon, statement.delta, statement.accountant)
+        statement = release.statement
+        claim = Claim(statement.epsilon, statement.delta, statement.accountant)
+        return observe(folder, cells, seed=_seed_of(seed, 0)), claim
 
 
 def _seed_of(seed: int | None, number: int) -> int | None:
     """Independent seeds, one for each run."""
     return None if seed is None else int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Hides the warnings of a fit, which are about its table: here it is made up."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnderstudyWarning)
-        yield
 
 
 # ------------------------------------------------------------------------------------------------------------- parallel
@@ -132,8 +159,7 @@ def make_runs_in_parallel(
     target: Target, num_runs: int, *, jobs: int = 1, seed: int | None = None, report: Report | None = None
 ) -> Runs:
     """The same with several processes. Seeded runs do not depend on the number of processes."""
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ConfigError(f"The number of jobs must be a whole number above 0, found {jobs}.")
+    check_size(jobs, "The number of jobs", "jobs")
     if jobs == 1:
         return make_runs(target, range(num_runs), seed=seed, report=report)
     size = math.ceil(num_runs / (4 * jobs))  # smaller than a job's fraction, to show progress
@@ -161,34 +187,3 @@ def worker_processes(count: int) -> Iterator[concurrent.futures.ProcessPoolExecu
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-
-
-def continue_runs(
-    path: Path,
-    target: Target,
-    numbers: range,
-    *,
-    seed: int | None = None,
-    deadline: float = math.inf,
-    every: int = 100,
-) -> Runs:
-    """Makes the runs that the file does not have yet, and saves them there from time to time."""
-    done = Runs.read(path) if path.exists() else Runs(target, seeded=seed is not None, seed=seed)
-    if done.target != target or (done.seeded, done.seed) != (seed is not None, seed):
-        raise ConfigError(f"{path} has runs of another audit. Name another file, or delete it.")
-    missing = sorted(set(numbers) - set(done.numbers))
-    for start in range(0, len(missing), every):
-        if time.monotonic() > deadline:
-            break
-        block = missing[start : start + every]
-        for first, last in _ranges(block):
-            done = done.merge(make_runs(target, range(first, last), seed=seed, deadline=deadline))
-        done.write(path)
-    return done
-
-
-def _ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Ranges of consecutive numbers: the first number, and the last one plus one."""
-    cuts = [i for i in range(1, len(numbers)) if numbers[i] != numbers[i - 1] + 1]
-    for start, end in zip([0, *cuts], [*cuts, len(numbers)], strict=True):
-        yield numbers[start], numbers[end - 1] + 1

@@ -12,7 +12,7 @@ import numpy as np
 from understudy._version import __version__
 from understudy.audit.observation import PARTS, Observation
 from understudy.errors import ConfigError
-from understudy.run.atomic import atomic_write
+from understudy.run.atomic import write_file
 from understudy.synthesizers import name_of, read_method
 from understudy.synthesizers.registry import REVISIONS
 
@@ -65,7 +65,7 @@ class Runs:
     @property
     def has_canary(self) -> np.ndarray:
         """Whether each run had the canary."""
-        return np.array(self.numbers, int) % 2 == 1
+        return np.asarray(np.array(self.numbers, int) % 2 == 1)
 
     @property
     def num_failed(self) -> int:
@@ -91,11 +91,14 @@ class Runs:
         """The runs of two parts of one audit, in the order of their numbers."""
         if self._audit != other._audit:
             raise ConfigError(
-                f"Runs of {self.target} and of {other.target} belong to different audits and cannot be merged."
+                f"Runs of {self.target} and of {other.target} belong to different audits and cannot be merged.",
+                setting="method",
             )
         found = dict(zip(self.numbers, self.observations, strict=True))
         if set(found) & set(other.numbers):
-            raise ConfigError(f"Two files have the same runs of {self.target.method}. Name each file once.")
+            raise ConfigError(
+                f"Two files have the same runs of {self.target.method}. Name each file once.", setting="runs"
+            )
         found |= dict(zip(other.numbers, other.observations, strict=True))
         numbers = tuple(sorted(found))
         return dataclasses.replace(
@@ -107,7 +110,7 @@ class Runs:
         )
 
     @property
-    def _audit(self) -> tuple:
+    def _audit(self) -> tuple[object, ...]:
         return self.target, self.seeded, self.seed, self.version, self.revision
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -126,8 +129,7 @@ class Runs:
             "numbers": self.numbers,
             **parts,
         }
-        with atomic_write(path, force=True) as file:
-            file.write(json.dumps(content, separators=(",", ":"), allow_nan=False).encode())
+        write_file(path, json.dumps(content, separators=(",", ":"), allow_nan=False).encode(), force=True)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Runs":
@@ -158,7 +160,7 @@ class Runs:
 
 def merge_files(paths: Sequence[str | os.PathLike[str]]) -> list[Runs]:
     """All runs in these files, in their order. Files with parts of one audit are merged."""
-    merged: dict[tuple, Runs] = {}
+    merged: dict[tuple[object, ...], Runs] = {}
     for path in paths:
         runs = Runs.read(path)
         merged[runs._audit] = merged[runs._audit].merge(runs) if runs._audit in merged else runs

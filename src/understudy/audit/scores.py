@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.linear_model import LogisticRegression
@@ -58,10 +58,10 @@ class Score:
     def values(self, train: np.ndarray, test: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores of runs `test`, after training on runs `train`; both are indices."""
         if self.estimator is None:
-            return self.view[test].sum(axis=1)
+            return np.asarray(self.view[test].sum(axis=1))
         trained = clone(self.estimator).fit(self.view[train], labels[train])
         log_odds = trained.predict_log_proba(self.view[test])
-        return np.clip(log_odds[:, 1], -700, 0) - np.clip(log_odds[:, 0], -700, 0)
+        return np.asarray(np.clip(log_odds[:, 1], -700, 0) - np.clip(log_odds[:, 0], -700, 0))
 
 
 def compute_scores(runs: Runs, threat: str, *, seed: int = 0) -> Scores:
@@ -93,7 +93,8 @@ def check_num_runs(num_runs: int) -> None:
     if isinstance(num_runs, bool) or not isinstance(num_runs, int) or num_runs < FEWEST_RUNS:
         raise ConfigError(
             f"An audit needs at least {FEWEST_RUNS} runs, half of them with the canary, found {num_runs}. Make 500, or "
-            "thousands for a tight bound."
+            "thousands for a tight bound.",
+            setting="num_runs",
         )
 
 
@@ -101,12 +102,12 @@ def list_scores(runs: Runs, threat: str) -> list[Score]:
     """The scores of a threat."""
     cells = Cells(make_neighbours(runs.target.canary))
     sample, (num_columns, where) = runs.part("sample"), (len(make_neighbours(runs.target.canary).columns), cells.canary)
-    found = _of_counts("synthetic rows", sample, num_columns, where, _as_frequencies)
+    found = _of_counts("synthetic rows", sample, num_columns, where, np.sqrt)  # stabilises the variance
     if threat == "black":
         return found
     density, arrays = runs.part("density"), np.hstack([runs.part("arrays"), runs.part("facts")])
-    found += _of_counts("the released model", density, num_columns, where, _as_log_frequencies)
-    found.append(Score("linear discriminant of released arrays", arrays, _discriminant()))
+    found += _of_counts("the released model", density, num_columns, where, np.log1p)
+    found.append(Score("linear discriminant of released arrays", arrays, _DISCRIMINANT))
     return found
 
 
@@ -120,32 +121,20 @@ def _of_counts(
         Score(f"the canary's values in {what}", cells[:, ones]),
         Score(f"the canary's pairs of values in {what}", cells[:, pairs]),
         Score(f"rows like the canary in {what}", cells[:, -1:]),
-        Score(f"likelihood ratio of the canary's cells in {what}", cells[:, [*ones, *pairs, -1]], _likelihood_ratio()),
-        Score(f"distinguisher of marginals of {what}", cells, _distinguisher()),
-        Score(f"linear discriminant of marginals of {what}", cells, _discriminant()),
+        Score(f"likelihood ratio of the canary's cells in {what}", cells[:, [*ones, *pairs, -1]], _LIKELIHOOD_RATIO),
+        Score(f"distinguisher of marginals of {what}", cells, _DISTINGUISHER),
+        Score(f"linear discriminant of marginals of {what}", cells, _DISCRIMINANT),
     ]
 
 
-def _as_frequencies(counts: np.ndarray) -> np.ndarray:
-    return np.sqrt(counts)  # stabilises the variance
+def _scaled(estimator: BaseEstimator) -> Pipeline:
+    return make_pipeline(VarianceThreshold(1e-12), StandardScaler(), estimator)
 
 
-def _as_log_frequencies(counts: np.ndarray) -> np.ndarray:
-    return np.log(counts + 1)
-
-
-def _likelihood_ratio() -> Pipeline:
-    """Each column normal and independent of the others."""
-    return make_pipeline(VarianceThreshold(1e-12), StandardScaler(), GaussianNB(var_smoothing=1e-3))
-
-
-def _distinguisher() -> Pipeline:
-    return make_pipeline(VarianceThreshold(1e-12), StandardScaler(), LogisticRegression(C=0.01, max_iter=1000))
-
-
-def _discriminant() -> Pipeline:
-    discriminant = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-    return make_pipeline(VarianceThreshold(1e-12), StandardScaler(), discriminant)
+_LIKELIHOOD_RATIO = _scaled(GaussianNB(var_smoothing=1e-3))
+"""Each column normal and independent of the others."""
+_DISTINGUISHER = _scaled(LogisticRegression(C=0.01, max_iter=1000))
+_DISCRIMINANT = _scaled(LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"))
 
 
 def _quality(score: Score, train: np.ndarray, labels: np.ndarray, seed: int) -> float:
@@ -159,12 +148,7 @@ def _quality(score: Score, train: np.ndarray, labels: np.ndarray, seed: int) -> 
 
 
 def split_runs(labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of runs to train on and of the others, at the same fraction with and without the canary.
-
-    >>> train, test = split_runs(np.arange(10) % 2 == 1, seed=0)
-    >>> len(train), len(test)
-    (4, 6)
-    """
+    """Indices of runs to train on and of the others, at the same fraction with and without the canary."""
     generator = np.random.default_rng(seed)
     train: list[int] = []
     for label in (False, True):

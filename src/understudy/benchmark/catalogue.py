@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from understudy.errors import ConfigError, did_you_mean
 
-SourceKind = Literal["folder", "download", "package", "simulator"]
+SourceKind = Literal["folder", "download", "package"]
 """folder: a file that must be put there by hand; download: a file that `fetch_table` can make; package: an installed
-Python package; simulator: computed."""
+Python package."""
 Split = Literal["own", "random", "none"]
-"""own: the source's own training and test parts; random: 80 % and 20 % of the rows; none: training rows alone."""
+"""own: the source's own training and test parts; random: 80% and 20% of the rows; none: training rows alone."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Download:
 
     addresses: tuple[str, ...]
     format: str
-    """A name of `raw_formats.READERS`, or "idx"."""
+    """A name of `raw_formats.READERS`."""
     separator: str = ","
     header: bool = False
     """The first line names the columns."""
@@ -60,12 +60,7 @@ class Download:
 
 @dataclass(frozen=True)
 class TableEntry:
-    """What is known about a table before it is loaded.
-
-    >>> entry = describe_table("adult")
-    >>> entry.rows, entry.columns, entry.target, entry.licence, entry.source
-    (48842, 15, 'income', 'CC BY 4.0', 'download')
-    """
+    """What is known about a table before it is loaded."""
 
     name: str
     title: str
@@ -93,35 +88,19 @@ class TableEntry:
     """The Python package that contains it."""
     item: tuple[str, ...] = ()
     """Its name in the package."""
-    simulator: str | None = None
-    """A function of `simulators`."""
-    parameters: Mapping[str, int] | None = None
-    """Of that function, and `version`, which changes with its output."""
-    images: bool = False
-    """Arrays of pixels, which `load_mnist` reads: not a table of columns."""
 
 
 def table_names(source: SourceKind | None = None) -> list[str]:
-    """Every name that `load_table` knows; with `source`, only those of that kind.
-
-    >>> table_names("simulator")[:2]
-    ['made_wide', 'made_long']
-    """
-    entries = (entry for entry in read_catalogue().values() if not entry.images)
-    return [entry.name for entry in entries if source in (None, entry.source)]
+    """Every name that `load_table` knows; with `source`, only those of that kind."""
+    return [entry.name for entry in read_catalogue().values() if source in (None, entry.source)]
 
 
 def describe_table(name: str) -> TableEntry:
-    """The entry of a table, or of the images `mnist`.
-
-    >>> describe_table("adlut")
-    Traceback (most recent call last):
-    understudy.errors.ConfigError: There is no benchmark table 'adlut'. Did you mean 'adult'?
-    """
+    """The entry of a table."""
     catalogue = read_catalogue()
     if name not in catalogue:
         hint = did_you_mean(name, catalogue) or f" The tables are: {', '.join(catalogue)}."
-        raise ConfigError(f"There is no benchmark table {name!r}.{hint}")
+        raise ConfigError(f"There is no benchmark table {name!r}.{hint}", setting=name)
     return catalogue[name]
 
 

@@ -7,8 +7,8 @@ import importlib.metadata
 import itertools
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from understudy._version import __version__
 from understudy.benchmark.suite import REAL, MethodSpec, Scoring, Suite, SuiteError, TableSpec
@@ -41,8 +41,8 @@ class Cell:
         """The hash of everything above except labels."""
         content = dataclasses.asdict(self)
         content["table"] = {**content["table"], "file": None, "schema": None, "test_file": None}  # `data` covers them
-        if content["method"] is not None:
-            content["method"] = [_normalise(self.method.expression), self.method.peer]  # type: ignore[union-attr]
+        if self.method is not None:
+            content["method"] = [_normalise(self.method.expression), self.method.peer]
         text = json.dumps([FORMAT, content], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -60,15 +60,15 @@ class Cell:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, content: dict[str, object]) -> "Cell":
+    def from_json(cls, content: dict[str, Any]) -> "Cell":
         fields = dict(content)
-        fields["table"] = TableSpec(**fields["table"])  # type: ignore[arg-type]
-        fields["method"] = None if fields["method"] is None else MethodSpec(**fields["method"])  # type: ignore[arg-type]
-        scoring: dict[str, object] = fields["scoring"]  # type: ignore[assignment]
-        fields["scoring"] = Scoring(
-            **{key: tuple(value) if isinstance(value, list) else value for key, value in scoring.items()}  # type: ignore[arg-type]
-        )
-        return cls(**fields)  # type: ignore[arg-type]
+        fields["table"] = TableSpec(**fields["table"])
+        fields["method"] = None if fields["method"] is None else MethodSpec(**fields["method"])
+        scoring: dict[str, Any] = {
+            key: tuple(each) if isinstance(each, list) else each for key, each in fields["scoring"].items()
+        }
+        fields["scoring"] = Scoring(**scoring)
+        return cls(**fields)
 
 
 def cells_of(suite: Suite, *, checksums: dict[str, str]) -> list[Cell]:
@@ -92,37 +92,28 @@ def cells_of(suite: Suite, *, checksums: dict[str, str]) -> list[Cell]:
             code=code_of(method),
         )
 
-    def all_cells() -> Iterator[Cell]:
-        if suite.real_data:
-            yield from (make(table, None, None, 0) for table in tables)
-        for seed, table, epsilon, method in itertools.product(
-            range(suite.seeds), tables, suite.epsilons, suite.methods
-        ):
-            yield make(table, method, float(epsilon), seed)
-
-    cells = list(all_cells())
+    order = itertools.product(range(suite.seeds), tables, suite.epsilons, suite.methods)
+    cells = [make(table, None, None, 0) for table in tables if suite.real_data]
+    cells += [make(table, method, float(epsilon), seed) for seed, table, epsilon, method in order]
     by_key: dict[str, Cell] = {}
     for cell in cells:
         if (other := by_key.setdefault(cell.key, cell)) is not cell:
             raise SuiteError(
-                f"The methods {other.label!r} and {cell.label!r} of the suite {suite.name} are the same. Remove one."
+                f"The methods {other.label!r} and {cell.label!r} of the suite {suite.name} are the same. Remove one.",
+                setting="methods",
             )
     return cells
 
 
 def code_of(method: MethodSpec | None) -> str:
-    """The versions that a result depends on, besides its settings.
-
-    >>> code_of(MethodSpec(expression="quail(mst)")).split()[2:]
-    ['mst:2', 'quail:2']
-    """
+    """The versions that a result depends on, besides its settings."""
     scored = f"{__version__} scikit-learn:{importlib.metadata.version('scikit-learn')}"  # its classifiers score
     if method is None:
         return scored
-    if method.peer is not None:
-        from understudy.benchmark.peers.description import read_peer
+    if method.peer_file is not None:
+        from understudy.benchmark.peers import read_peer
 
-        return f"{scored} {method.peer}:{read_peer(method.peer).digest}"
+        return f"{scored} {method.peer}:{read_peer(method.peer_file).digest}"
     named = {DEFAULT if word == AUTO else word for word in re.findall(r"[A-Za-z_]\w*", method.expression)}
     used = sorted(named & set(SYNTHESIZERS))
     return " ".join([scored, *(f"{name}:{REVISIONS.get(name, 1)}" for name in used)])
@@ -146,7 +137,9 @@ def check_methods(suite: Suite) -> None:
             try:
                 read_method(method.expression)
             except UnderstudyError as error:
-                raise SuiteError(f"Method {method.label!r} of the suite {suite.name}: {error}") from None
+                raise SuiteError(
+                    f"Method {method.label!r} of the suite {suite.name}: {error}", setting="methods"
+                ) from None
 
 
 def table_checksums(suite: Suite) -> tuple[dict[str, str], dict[str, str]]:

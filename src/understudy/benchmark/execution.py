@@ -16,61 +16,58 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy._version import __version__
 from understudy.benchmark.cells import Cell, file_checksum
-from understudy.benchmark.results import DONE, FAILED, Failure, Record
-from understudy.benchmark.suite import TableSpec
-from understudy.benchmark.tables import BenchmarkTable, load_table
-from understudy.errors import ConfigError, TableError, UnderstudyError, UnderstudyWarning
+from understudy.benchmark.results import DONE, FAILED, Record
+from understudy.benchmark.suite import Scoring, TableSpec
+from understudy.benchmark.tables import BenchmarkTable, load_table, split_rows
+from understudy.errors import TableError, UnderstudyError, UnderstudyWarning
+from understudy.run.atomic import write_file
 
 if TYPE_CHECKING:
     from understudy.benchmark.scoring import Reference
-    from understudy.privacy.discovery import Binning
+    from understudy.privacy.mechanisms.discovery import Binning
     from understudy.release import Release
 
 
 @dataclasses.dataclass(frozen=True)
-class Workplace:
-    """Where a worker reads and writes files."""
+class Places:
+    """Where engines and their workers read and write files."""
 
-    scratch: Path
-    """For synthetic tables between fit and score."""
-    references: Path
-    """What scores need from the real tables alone, shared between processes."""
+    folder: Path
+    """The results of the suite."""
     environments: Path
     """The environments of peers."""
+
+    @property
+    def scratch(self) -> Path:
+        """The folder for synthetic tables between fit and score, and for what scores need from real tables alone."""
+        return self.folder / "scratch"
 
     def table_file(self, cell: Cell) -> Path:
         return self.scratch / f"{cell.key}.parquet"
 
 
-@dataclasses.dataclass(frozen=True)
-class Synthetic:
-    """A synthetic table and how it was made."""
-
-    table: pa.Table
-    seconds: dict[str, float]
-    certificate: dict[str, object] | None = None
-    peer_version: str | None = None
+Synthetic = tuple[pa.Table, Record]
+"""A synthetic table, and the part of a record that says how it was made."""
 
 
-def run_cell(cell: Cell, place: Workplace) -> Record:
+def run_cell(cell: Cell, places: Places) -> Record:
     """One cell from table to scores. Every error becomes a record with its reason."""
     try:
-        synthetic = synthesize(cell, place)
-        return {**_fitted(synthetic), **score(cell, synthetic.table, place)}
+        table, made = synthesize(cell, places)
+        return {**made, **score(cell, table, places)}
     except Exception as error:
         return failed(error)
 
 
-def fit_cells(cells: Sequence[Cell], place: Workplace) -> Iterator[tuple[Cell, Record]]:
+def fit_cells(cells: Sequence[Cell], places: Places) -> Iterator[tuple[Cell, Record]]:
     """Cells of one program, trained together; their tables go to the scratch folder, to be scored elsewhere."""
     from understudy.benchmark.population import fit_population
-    from understudy.privacy.ledger import Guarantee
+    from understudy.privacy.accounting.ledger import Guarantee
 
     table, began = load_spec(cells[0].table, cells[0].data), time.perf_counter()
     members = [(Guarantee(float(cell.epsilon or 0.0), cell.delta), cell.seed) for cell in cells]
@@ -87,33 +84,33 @@ def fit_cells(cells: Sequence[Cell], place: Workplace) -> Iterator[tuple[Cell, R
             yield cell, failed(release)
             continue
         try:
-            synthetic = _sample(cell, release, table, seconds={"fit": each})
-            pq.write_table(synthetic.table, place.table_file(cell), compression="zstd")
-            yield cell, {**_fitted(synthetic), "accelerator": _accelerator(), "population": len(cells)}
+            synthetic, made = _sample(cell, release, table, fit_seconds=each)
+            pq.write_table(synthetic, places.table_file(cell), compression="zstd")
+            yield cell, {**made, "accelerator": _accelerator(), "population": len(cells)}
         except Exception as error:
             yield cell, failed(error)
 
 
-def score_cell(cell: Cell, place: Workplace) -> Record:
+def score_cell(cell: Cell, places: Places) -> Record:
     """Scores of a table that `fit_cells` left in the scratch folder."""
-    path = place.table_file(cell)
+    path = places.table_file(cell)
     try:
-        return score(cell, pq.read_table(path), place)
+        return score(cell, pq.read_table(path), places)
     except Exception as error:
         return failed(error)
     finally:
         path.unlink(missing_ok=True)
 
 
-def synthesize(cell: Cell, place: Workplace) -> Synthetic:
+def synthesize(cell: Cell, places: Places) -> Synthetic:
     """The synthetic table of a cell; for real data, the training rows."""
     table = load_spec(cell.table, cell.data)
     if cell.method is None:
-        return Synthetic(table.train, {})
+        return table.train, _describe({})
     if cell.method.peer is not None:
-        return _run_peer(cell, table, place)
+        return _run_peer(cell, table, places)
     from understudy.api import fit
-    from understudy.privacy.ledger import Guarantee
+    from understudy.privacy.accounting.ledger import Guarantee
 
     began = time.perf_counter()
     with warnings.catch_warnings():
@@ -126,38 +123,27 @@ def synthesize(cell: Cell, place: Workplace) -> Synthetic:
             binning=_binning(cell.bins),
             seed=cell.seed,
         )
-    return _sample(cell, release, table, seconds={"fit": time.perf_counter() - began})
+    return _sample(cell, release, table, fit_seconds=time.perf_counter() - began)
 
 
-def score(cell: Cell, synthetic: pa.Table, place: Workplace) -> Record:
+def score(cell: Cell, synthetic: pa.Table, places: Places) -> Record:
     """The scores of a synthetic table, as part of a record."""
     from understudy.benchmark.scoring import score_table
 
-    table, began = load_spec(cell.table, cell.data), time.perf_counter()
+    began = time.perf_counter()
     found = score_table(
-        table.train,
-        table.test,
-        synthetic,
-        schema=table.schema,
-        target=table.target,
-        metrics=cell.scoring.metrics,
-        max_rows=cell.scoring.max_rows,
-        classifiers=cell.scoring.classifiers,
-        reference=_reference(cell, place),
+        synthetic, _reference(cell.table, cell.data, cell.scoring, places.scratch), cell.scoring.metrics
     )
+    # What is the same for all records of a table, only that of the real data has.
+    shared = () if cell.method is None else ("real_classifiers", "settings")
     return {
         "status": DONE,
         "failure": None,
         "metrics": found.metrics,
-        "details": found.details if cell.method is None else _own_details(found.details),
+        "details": {key: value for key, value in found.details.items() if key not in shared},
         "rows": found.rows,
         "seconds": {"score": round(time.perf_counter() - began, 3)},
     }
-
-
-def _own_details(details: dict[str, object]) -> dict[str, object]:
-    """Without what is the same for all records of a table: only the record of the real data keeps that."""
-    return {key: value for key, value in details.items() if key not in ("real_classifiers", "settings")}
 
 
 def failed(error: BaseException) -> Record:
@@ -170,7 +156,12 @@ def failed(error: BaseException) -> Record:
 
 
 def failure(reason: str, message: str) -> Record:
-    return {"status": FAILED, "failure": Failure(reason, message).to_json(), "metrics": {}}
+    """The record of a failed cell. `reason`: time, memory, died, error or install."""
+    return {
+        "status": FAILED,
+        "failure": {"reason": reason, "message": " ".join(message.split())[:500]},
+        "metrics": {},
+    }
 
 
 def complete(record: Record, *, engine: str, peak_mb: float | None) -> Record:
@@ -228,38 +219,34 @@ def _load_file(spec: TableSpec) -> BenchmarkTable:
     if spec.test_file is not None:
         train, (test, _) = table, read_table(spec.test_file, schema=schema)
     else:
-        order = np.random.default_rng(spec.split_seed).permutation(table.num_rows)
-        cut = round((1 - spec.test_fraction) * table.num_rows)
-        train, test = table.take(order[:cut]), table.take(order[cut:])
+        train, test = split_rows(table, test_fraction=spec.test_fraction, seed=spec.split_seed)
     if spec.target is not None:
         schema = schema.with_target(spec.target)
     schema = dataclasses.replace(schema, rows=train.num_rows)
-    return BenchmarkTable(spec.name, train, test, schema, schema.target, checksum="")
+    return BenchmarkTable(spec.name, train, test, schema, schema.target)
 
 
 def _binning(bins: str | None) -> "Binning | None":
-    from understudy.privacy.discovery import Binning
+    from understudy.privacy.mechanisms.discovery import Binning
 
     return None if bins is None else Binning(bins=bins)
 
 
-def _sample(cell: Cell, release: "Release", table: BenchmarkTable, *, seconds: dict[str, float]) -> Synthetic:
-    from understudy.certificate_json import to_json
+def _sample(cell: Cell, release: "Release", table: BenchmarkTable, *, fit_seconds: float) -> Synthetic:
+    from understudy.certificate.json import to_json
 
     began = time.perf_counter()
     rows = release.sample_arrow(min(cell.synthetic_rows, table.train.num_rows), seed=cell.seed)
-    seconds = {**seconds, "sample": time.perf_counter() - began}
-    return Synthetic(rows, seconds, to_json(release.statement))
+    seconds = {"fit": fit_seconds, "sample": time.perf_counter() - began}
+    return rows, _describe(seconds, certificate=to_json(release.statement))
 
 
-def _run_peer(cell: Cell, table: BenchmarkTable, place: Workplace) -> Synthetic:
-    from understudy.benchmark.peer import read_peer, run_peer
+def _run_peer(cell: Cell, table: BenchmarkTable, places: Places) -> Synthetic:
+    from understudy.benchmark.peers import read_peer
 
     assert cell.method is not None
-    assert cell.method.peer is not None
-    peer = read_peer(cell.method.peer)
-    found = run_peer(
-        peer,
+    assert cell.method.peer_file is not None
+    found = read_peer(cell.method.peer_file).synthesize(
         cell.method.expression,
         table.train,
         table.schema,
@@ -268,48 +255,31 @@ def _run_peer(cell: Cell, table: BenchmarkTable, place: Workplace) -> Synthetic:
         seed=cell.seed,
         num_rows=min(cell.synthetic_rows, table.train.num_rows),
         target=table.target,
-        root=place.environments,
+        root=places.environments,
     )
-    return Synthetic(found.table, {"fit": found.seconds}, peer_version=found.version)
+    version = {"peer_version": found.version} if found.version else {}
+    return found.table, _describe({"fit": found.seconds}) | version
 
 
-def _fitted(synthetic: Synthetic) -> Record:
-    seconds = {name: round(value, 3) for name, value in synthetic.seconds.items()}
-    part: Record = {"fit_seconds": seconds, "certificate": synthetic.certificate}
-    return {**part, "peer_version": synthetic.peer_version} if synthetic.peer_version else part
+def _describe(seconds: dict[str, float], certificate: dict[str, object] | None = None) -> Record:
+    rounded = {name: round(value, 3) for name, value in seconds.items()}
+    return {"fit_seconds": rounded, "certificate": certificate}
 
 
-_REFERENCES: "dict[str, Reference]" = {}
-
-
-def _reference(cell: Cell, place: Workplace) -> "Reference":
+@functools.lru_cache(maxsize=4)
+def _reference(spec: TableSpec, checksum: str, scoring: Scoring, scratch: Path) -> "Reference":
     """What the scores need from the real table alone: computed once for each table and scoring settings."""
     from understudy.benchmark.scoring import Reference
 
-    name = f"reference-{_reference_key(cell)}.json"
-    if name in _REFERENCES:
-        return _REFERENCES[name]
-    table, path = load_spec(cell.table, cell.data), place.references / name
-    real = (table.train, table.test)
-    settings = {"classifiers": cell.scoring.classifiers, "max_rows": cell.scoring.max_rows}
-    try:
-        found = Reference.from_json(
-            json.loads(path.read_text()),
-            *real,
-            schema=table.schema,
-            target=table.target,
-            **settings,  # type: ignore[arg-type]
-        )
-    except (OSError, ValueError, ConfigError):
-        found = Reference.of(*real, schema=table.schema, target=table.target, **settings)  # type: ignore[arg-type]
-        if "sra" in cell.scoring.metrics:  # the only metric that needs classifiers trained on real rows
-            part = path.with_suffix(f".{os.getpid()}.part")
-            part.write_text(json.dumps(found.to_json()))
-            os.replace(part, path)
-    _REFERENCES[name] = found
-    return found
-
-
-def _reference_key(cell: Cell) -> str:
-    text = json.dumps([cell.data, cell.scoring.classifiers, cell.scoring.max_rows, __version__])
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    table, settings = load_spec(spec, checksum), (scoring.classifiers, scoring.max_rows)
+    reference = Reference.of(
+        table.train, table.test, schema=table.schema, target=table.target, classifiers=settings[0], max_rows=settings[1]
+    )
+    if "sra" in scoring.metrics:  # the only metric that needs classifiers trained on real rows
+        text = json.dumps([checksum, *settings, __version__])
+        path = scratch / f"reference-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+        try:
+            return dataclasses.replace(reference, saved=json.loads(path.read_text()))
+        except FileNotFoundError:
+            write_file(path, json.dumps(reference.model_scores).encode(), force=True)
+    return reference

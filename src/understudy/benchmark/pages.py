@@ -7,24 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.benchmark.metrics import METRICS
-from understudy.benchmark.report import (
-    ReportInfo,
-    compare_results,
-    render_comparison,
-    render_html,
-    render_markdown,
-)
+from understudy.benchmark.report.comparison import compare_results, render_comparison
+from understudy.benchmark.report.document import render_html, render_markdown
+from understudy.benchmark.report.records import ReportInfo
+from understudy.benchmark.report.records import read_records as type_records
+from understudy.benchmark.report.sections import Build, build_sections
 from understudy.benchmark.results import Record, ResultStore, read_records
-from understudy.errors import ConfigError, UnderstudyError
-from understudy.run.atomic import atomic_write, require_free
+from understudy.errors import ConfigError
+from understudy.run.atomic import require_free, write_file
 
 TITLES = {name: (metric.title, metric.higher_is_better) for name, metric in METRICS.items()}
-PAPER = "quail-paper"
-"""The suite whose page shows the published figures beside ours."""
 
 
 def write_report_page(
-    results: str | os.PathLike[str], out: Path, *, title: str | None = None, force: bool = False
+    results: str | os.PathLike[str],
+    out: Path,
+    *,
+    title: str | None = None,
+    force: bool = False,
+    build: Build = build_sections,
 ) -> list[Path]:
     """The page of a results folder as HTML or Markdown, by the extension of `out`; returns the files written.
 
@@ -38,38 +39,19 @@ def write_report_page(
         raise ConfigError(f"{results} has no results yet. Run the suite first.")
     info = describe_results(results, records, title=title)
     images = out.with_name(f"{out.stem}_images")
+    sections = build(type_records(records), info, TITLES)
     if out.suffix == ".html":
-        page = _render_html(records, info)
-        pictures: dict[str, str] = {}
+        page, pictures = render_html(sections, info), dict[str, str]()
     else:
-        page, pictures = render_page(records, info, image_folder=images.name)
+        page, pictures = render_markdown(sections, info, image_folder=images.name)
     written = [out]
     if pictures:
         images.mkdir(exist_ok=True)
     for name, picture in pictures.items():
         written.append(images / name)
-        with atomic_write(written[-1], force=True) as file:
-            file.write(picture.encode())
-    with atomic_write(out, force=force) as file:
-        file.write(page.encode())
+        write_file(written[-1], picture.encode(), force=True)
+    write_file(out, page.encode(), force=force)
     return written
-
-
-def _render_html(records: Sequence[Record], info: ReportInfo) -> str:
-    if info.suite == PAPER:
-        from understudy.benchmark.report.quail import render_quail_html
-
-        return render_quail_html(records, info, TITLES)
-    return render_html(records, info, TITLES)
-
-
-def render_page(records: Sequence[Record], info: ReportInfo, *, image_folder: str) -> tuple[str, dict[str, str]]:
-    """The page as Markdown, and its pictures by file name."""
-    if info.suite == PAPER:
-        from understudy.benchmark.report.quail import render_quail_markdown
-
-        return render_quail_markdown(records, info, TITLES, image_folder=image_folder)
-    return render_markdown(records, info, TITLES, image_folder=image_folder)
 
 
 def describe_results(
@@ -90,7 +72,7 @@ def describe_results(
         description=" ".join([str(suite.get("description", "")), *_completeness(path)]).strip(),
         command=str(suite.get("command", "")),
         date=" to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else "",
-        footnotes=tuple(peer_footnotes(records)),
+        footnotes=tuple(suite.get("footnotes", ())),
     )
 
 
@@ -98,42 +80,15 @@ def _completeness(path: Path) -> list[str]:
     """What a results folder has besides the records on the page, or lacks."""
     if not path.is_dir():
         return []
-    store = ResultStore(path)
-    records, other = store.read_current()
-    total = store.num_cells
+    records, total, other = ResultStore(path).read_current()
     texts = [f"{len(records):,} of {total:,} cells have run."] if total > len(records) else []
     if other:
         texts.append(f"{other:,} results of other settings or versions in the folder are not shown.")
     return texts
 
 
-def peer_footnotes(records: Sequence[Record]) -> list[str]:
-    """How the peers among the records were run, and their known privacy defects."""
-    from understudy.benchmark.peers.description import read_peer
-
-    notes = []
-    for name in sorted({str(record["peer"]) for record in records if record.get("peer")}):
-        try:
-            peer = read_peer(name)
-        except UnderstudyError:  # results of a peer that is no longer there
-            continue
-        notes += [f"{peer.title}: {note}" for note in peer.notes]
-        for defect in peer.defects:
-            which = f" ({', '.join(defect.methods)})" if defect.methods else ""
-            notes.append(f"{peer.title}{which}: {defect.text} Source: {defect.source}.")
-    return notes
-
-
 def compare_folders(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> tuple[dict[str, object], str]:
     """Two sets of results, as JSON and as text."""
     found = compare_results(read_records(first), read_records(second), TITLES)
-    content = {
-        "matched": found.num_matched,
-        "differences": [dataclasses.asdict(each) for each in found.differences],
-        "new_failures": [dataclasses.asdict(each) for each in found.new_failures],
-        "recoveries": [dataclasses.asdict(each) for each in found.recoveries],
-        "both_failed": found.both_failed,
-        "only_first": len(found.only_first),
-        "only_second": len(found.only_second),
-    }
-    return content, render_comparison(found, TITLES)
+    only = {"only_first": len(found.only_first), "only_second": len(found.only_second)}
+    return dataclasses.asdict(found) | only, render_comparison(found, TITLES)

@@ -1,7 +1,6 @@
 """Raw files as they are published, turned into the Arrow tables of the catalogue."""
 
 import csv
-import gzip
 import io
 from collections.abc import Callable, Mapping, Sequence
 
@@ -10,11 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.benchmark.catalogue import Download, FileEntry, TableEntry
-from understudy.benchmark.sources import IMAGE_ARRAYS
 from understudy.errors import TableError
-
-MAX_BYTES = 200 * 2**20
-"""The largest raw file of a table."""
 
 RawFiles = Mapping[str, bytes]
 """The bytes of each raw file, by its name."""
@@ -28,9 +23,6 @@ ARROW_TYPES = {
     "real": pa.float64(),
     "boolean": pa.bool_(),
 }
-TRUE_WORDS = {"1", "TRUE", "True", "true"}
-IDX_BYTES = 8
-"""The type code of unsigned bytes in an IDX file."""
 
 
 def read_text(entry: TableEntry, file: FileEntry, raw: RawFiles) -> pa.Table:
@@ -111,12 +103,6 @@ def read_titanic(entry: TableEntry, file: FileEntry, raw: RawFiles) -> pa.Table:
     return _typed({name: [row[name] or None for row in rows] for name in entry.kinds or {}}, entry, file)
 
 
-def read_idx(entry: TableEntry, raw: RawFiles) -> dict[str, np.ndarray]:
-    """The four compressed IDX files of MNIST: training images and digits, test images and digits."""
-    names = [address.rsplit("/", 1)[-1] for address in _layout(entry).addresses]
-    return {key: _read_idx(raw[name], name) for key, name in zip(IMAGE_ARRAYS, names, strict=True)}
-
-
 READERS: dict[str, Callable[[TableEntry, FileEntry, RawFiles], pa.Table]] = {
     "text": read_text,
     "bits": read_bits,
@@ -143,21 +129,10 @@ def _typed(columns: Mapping[str, Cells], entry: TableEntry, file: FileEntry) -> 
     """Text as the kinds of the catalogue."""
     kinds = entry.kinds or {}
     try:
-        made = {name: _parse(cells, kinds[name]) for name, cells in columns.items()}
-    except ValueError:
+        made = {name: pa.array(cells, pa.string()).cast(ARROW_TYPES[kinds[name]]) for name, cells in columns.items()}
+    except pa.ArrowInvalid:
         raise TableError(f"{file.member} has an unexpected layout: a value is not of the expected kind.") from None
     return _labelled(made, entry, file)
-
-
-def _parse(cells: Cells, kind: str) -> pa.Array:
-    parse: dict[str, Callable[[str], object]] = {
-        "integer": int,
-        "id": int,
-        "real": float,
-        "boolean": TRUE_WORDS.__contains__,
-    }
-    read = parse.get(kind, str)
-    return pa.array([None if cell is None else read(cell) for cell in cells], ARROW_TYPES[kind])
 
 
 def _labelled(columns: Mapping[str, pa.Array | pa.ChunkedArray], entry: TableEntry, file: FileEntry) -> pa.Table:
@@ -169,11 +144,7 @@ def _labelled(columns: Mapping[str, pa.Array | pa.ChunkedArray], entry: TableEnt
 
 
 def _different(names: Sequence[str]) -> list[str]:
-    """The names, with a number after each one that occurred before.
-
-    >>> _different(["a", "b", "a"])
-    ['a', 'b', 'a 2']
-    """
+    """The names, with a number after each one that occurred before."""
     counts: dict[str, int] = {}
     found = []
     for name in names:
@@ -191,26 +162,3 @@ def _passenger(row: Mapping[str, str]) -> tuple[object, ...]:
     """What identifies a passenger in both lists."""
     age = round(float(row["age"]), 1) if row["age"] else None
     return (*(row[key].replace('"', "").lower() for key in ("name", "ticket", "pclass", "sex", "sibsp", "parch")), age)
-
-
-def gunzip(raw: bytes) -> bytes:
-    """Refuses what would become larger than any table, before it fills the memory."""
-    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise TableError(f"A compressed file is larger than {MAX_BYTES // 2**20} MB, so it is not the table.")
-    return content
-
-
-def _read_idx(raw: bytes, name: str) -> np.ndarray:
-    """An IDX file: two zero bytes, the type, the number of dimensions, their sizes, and the bytes themselves."""
-    try:
-        content = gunzip(raw)
-    except (OSError, EOFError):
-        raise TableError(f"{name} is truncated or not compressed with gzip. Fetch it again.") from None
-    dimensions = content[3] if len(content) > 3 else 0
-    start = 4 + 4 * dimensions
-    shape = tuple(np.frombuffer(content[4:start], ">u4").astype(int)) if len(content) >= start else ()
-    if content[:3] != bytes([0, 0, IDX_BYTES]) or len(content) != start + int(np.prod(shape)):
-        raise TableError(f"{name} is not an IDX file of bytes. The publisher may have changed it.")
-    return np.frombuffer(content[start:], np.uint8).reshape(shape)

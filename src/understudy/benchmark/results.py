@@ -12,37 +12,26 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from understudy.benchmark.cells import Cell
+from understudy.benchmark.peers import read_peer
 from understudy.benchmark.suite import Suite
 from understudy.errors import ConfigError, TableError, UnderstudyError
-from understudy.run.atomic import atomic_path, atomic_write, explain_failure, json_bytes
+from understudy.run.atomic import atomic_path, explain_failure, json_bytes, write_file
 
 try:
     import fcntl
 except ImportError:  # Windows: two runs at once are the user's responsibility there
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # no module, so no lock
 
 Record = dict[str, object]
 """One line of results.jsonl: the fields of `describe` and of `execution.complete`."""
 
 DONE, FAILED = "done", "failed"
-METRIC = "metric_"
-"""Prefix of the columns with metrics in the Parquet file."""
+GROUPS = {"metrics": "metric_", "seconds": "seconds_", "rows": "rows_", "failure": "failure_"}
+"""The prefixes of the columns of the Parquet file that hold the parts of a field."""
 
 
 class Locked(UnderstudyError):
     """Another run is writing to this folder."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Failure:
-    """Why a cell has no scores."""
-
-    reason: str
-    """time, memory, died, error or install."""
-    message: str
-
-    def to_json(self) -> dict[str, str]:
-        return {"reason": self.reason, "message": " ".join(self.message.split())[:500]}
 
 
 def describe(cell: Cell, suite_name: str) -> Record:
@@ -96,22 +85,17 @@ class ResultStore:
                 found[str(record["key"])] = record
         return found
 
-    def read_current(self) -> tuple[list[Record], int]:
-        """The records of the suite as it was last run, under its labels; and the number of other records."""
+    def read_current(self) -> tuple[list[Record], int, int]:
+        """The records of the suite as it was last run, under its labels; the numbers of its cells and other records."""
         records, cells = self.read(), self._cells()
         if not cells:
-            return list(records.values()), 0
+            return list(records.values()), len(records), 0
         current = [{**record, **cells[key]} for key, record in records.items() if key in cells]
-        return current, len(records) - len(current)
-
-    @property
-    def num_cells(self) -> int:
-        """Of the suite as it was last run; 0 if none is known."""
-        return len(self._cells())
+        return current, len(cells), len(records) - len(current)
 
     def _cells(self) -> dict[str, dict[str, object]]:
         try:
-            return json.loads((self.folder / "suite.json").read_text(encoding="utf-8")).get("cells", {})
+            return dict(json.loads((self.folder / "suite.json").read_text(encoding="utf-8")).get("cells", {}))
         except (OSError, ValueError):
             return {}
 
@@ -152,22 +136,16 @@ class ResultStore:
     def add(self, record: Record) -> None:
         """Appends a record and syncs it to disk."""
         line = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode()
-        with explain_failure(self.lines):
-            handle = os.open(self.lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                written = os.write(handle, line)
-                if written != len(line):
-                    raise TableError(f"{self.lines} cannot be written: the disk is full. Free some space and resume.")
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        with explain_failure(self.lines), self.lines.open("ab", buffering=0) as file:
+            if file.write(line) != len(line):
+                raise TableError(f"{self.lines} cannot be written: the disk is full. Free some space and resume.")
+            os.fsync(file.fileno())
 
     def keep_artefact(self, key: str, name: str, content: object) -> None:
         """Saves a JSON document of a cell, such as its certificate."""
         folder = self.folder / "artefacts" / key
         folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(folder / name, force=True) as file:
-            file.write(json_bytes(content))
+        write_file(folder / name, json_bytes(content), force=True)
 
     def artefacts(self, key: str) -> list[Path]:
         """The saved documents of a cell."""
@@ -187,15 +165,10 @@ class ResultStore:
         for cell in cells:
             record = describe(cell, suite.name)
             labels[cell.key] = {name: record[name] for name in ("table", "method", "wrapper", "inner")}
-        content = {**dataclasses.asdict(suite), "command": command, "cells": labels}
-        with atomic_write(self.folder / "suite.json", force=True) as file:
-            file.write(json_bytes(content))
-
-    def scratch(self) -> Path:
-        """The folder for synthetic tables between fit and score; removed at the end of a run."""
-        folder = self.folder / "scratch"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        files = {cell.method.peer_file for cell in cells if cell.method is not None and cell.method.peer_file}
+        footnotes = [note for file in sorted(files) for note in read_peer(file).footnotes]
+        content = {**dataclasses.asdict(suite), "command": command, "footnotes": footnotes, "cells": labels}
+        write_file(self.folder / "suite.json", json_bytes(content), force=True)
 
 
 def _parse(line: bytes) -> Record | None:
@@ -214,13 +187,12 @@ def write_parquet(records: Iterable[Mapping[str, object]], path: Path) -> None:
 
     rows = [_flatten(record) for record in records]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    numbers = {"epsilon", "delta", "peak_mb"}
 
     def column(name: str) -> pa.Array:
         values = [row.get(name) for row in rows]
-        if name in numbers or name.startswith((METRIC, "seconds_")):
-            return pa.array([None if value is None else float(value) for value in values], pa.float64())  # type: ignore[arg-type]
-        if name in ("seed", "population") or name.startswith("rows_"):
+        if name.startswith(("epsilon", "delta", "peak_mb", "metric_", "seconds_")):
+            return pa.array(values, pa.float64())
+        if name.startswith(("seed", "population", "rows_")):
             return pa.array(values, pa.int64())
         return pa.array([None if value is None else str(value) for value in values], pa.string())
 
@@ -243,17 +215,11 @@ def read_records(source: str | os.PathLike[str]) -> list[Record]:
 
 
 def _flatten(record: Mapping[str, object]) -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for name, value in record.items():
-        if name == "metrics" and isinstance(value, Mapping):
-            flat |= {f"{METRIC}{metric}": number for metric, number in value.items()}
-        elif name in ("seconds", "rows", "failure") and isinstance(value, Mapping):
-            flat |= {f"{name}_{part}": number for part, number in value.items()}
-        elif name == "details":
-            flat["details"] = json.dumps(value, sort_keys=True)
-        elif name != "failure":
-            flat[name] = value
-    return flat
+    flat = {name: value for name, value in record.items() if name not in (*GROUPS, "details")}
+    for name, prefix in GROUPS.items():
+        group = record.get(name)
+        flat |= {f"{prefix}{part}": value for part, value in group.items()} if isinstance(group, Mapping) else {}
+    return {**flat, "details": json.dumps(record.get("details") or {}, sort_keys=True)}
 
 
 def _read_parquet(path: Path) -> list[Record]:
@@ -268,18 +234,8 @@ def _read_parquet(path: Path) -> list[Record]:
 
 
 def _unflatten(row: Mapping[str, object]) -> Record:
-    record: Record = {"metrics": {}, "seconds": {}, "rows": {}, "failure": None, "details": {}}
-    nested: dict[str, dict[str, object]] = {"metrics": {}, "seconds": {}, "rows": {}, "failure": {}}
-    for name, value in row.items():
-        if name == "details":
-            record["details"] = json.loads(str(value)) if value else {}
-            continue
-        group, _, part = name.partition("_")
-        group = "metrics" if group == METRIC.rstrip("_") else group
-        if part and group in nested and name not in ("peer_version", "peak_mb"):
-            if value is not None:
-                nested[group][part] = value
-        else:
-            record[name] = value
-    failure = nested.pop("failure")
-    return {**record, **nested, "failure": failure or None}
+    record = {name: value for name, value in row.items() if not name.startswith((*GROUPS.values(), "details"))}
+    for group, prefix in GROUPS.items():
+        parts = {name: value for name, value in row.items() if name.startswith(prefix) and value is not None}
+        record[group] = {name.removeprefix(prefix): value for name, value in parts.items()}
+    return {**record, "failure": record["failure"] or None, "details": json.loads(str(row.get("details") or "{}"))}

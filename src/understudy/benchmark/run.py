@@ -4,38 +4,44 @@ import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from understudy.benchmark.cells import Cell, cells_of, check_methods, table_checksums
-from understudy.benchmark.engines import Engine, Finished, Places
-from understudy.benchmark.execution import complete, failed
+from understudy.benchmark.engines import Engine, Finished
+from understudy.benchmark.execution import Places, complete, failed
 from understudy.benchmark.results import DONE, Record, ResultStore, describe
 from understudy.benchmark.suite import Limits, Suite
 from understudy.errors import TableError
 from understudy.progress import Progress
 
-
-class Tracker(Protocol):
-    """Another place where results are logged."""
-
-    def log(self, record: Record, artefacts: Sequence[Path]) -> None: ...
-
-    def close(self) -> None: ...
+if TYPE_CHECKING:
+    from understudy.benchmark.tracking import MLflowTracker
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What a run did."""
+class Status:
+    """How many cells of a suite are done."""
 
+    total: int
     done: int
     """Cells with scores, those of earlier runs included."""
-    failed: int
-    run: int
-    """Cells that this run ran."""
+    failures: tuple[Record, ...]
     missing: dict[str, str]
     """Tables that were left out, and what is missing."""
+    other: int
+    """Records in the folder that do not belong to this suite as it is now."""
+    run: int = 0
+    """Cells that this run ran."""
+
+    @property
+    def failed(self) -> int:
+        return len(self.failures)
+
+    @property
+    def open(self) -> int:
+        return self.total - self.done - self.failed
 
 
 def run_suite(
@@ -45,13 +51,13 @@ def run_suite(
     *,
     retry: bool = False,
     wait: bool = False,
-    tracker: Tracker | None = None,
+    tracker: "MLflowTracker | None" = None,
     progress: Progress | None = None,
     environments: Path | None = None,
     note: Callable[[str], None] = lambda text: None,
     command: str = "",
     whole: Suite | None = None,
-) -> Outcome:
+) -> Status:
     """Runs all cells that have no result yet; with `retry` also those that failed.
 
     An interruption loses only the cells that are running.
@@ -62,23 +68,31 @@ def run_suite(
         raise TableError(f"None of the suite's tables is available. {name}: {why}")
     cells = cells_of(suite, checksums=checksums)
     store = ResultStore(folder)
+    places = Places(store.folder.resolve(), environments or store.folder.resolve() / "environments")
     with store.open(wait=wait):
         found = store.read()
-        todo = [cell for cell in cells if _is_open(found.get(cell.key), retry=retry)]
-        note(f"{len(cells):,} cells, {len(cells) - len(todo):,} of them finished earlier.")
+        closed = {key for key, record in found.items() if not retry or record["status"] == DONE}
+        todo = [cell for cell in cells if cell.key not in closed]
+        finished = len(cells) - len(todo)
+        note(f"{len(cells):,} cells, {finished:,} of them finished earlier.")
         if todo:
             check_methods(suite)
         store.write_suite(suite, command, *_all_cells(whole or suite, cells))
-        if todo:
-            places = Places(store.folder.resolve(), environments or store.folder.resolve() / "environments")
-            results = _run(engine, todo, suite.limits, places, note)
-            _collect(suite, store, results, tracker, progress, skipped=len(cells) - len(todo), total=len(cells))
-            found = store.read()
-        elif not store.parquet.exists() and found:
+        try:
+            with contextlib.closing(_run(engine, todo, suite.limits, places, note)) as results:
+                for each in results:
+                    record = keep_result(suite.name, store, each.cell, each.record)
+                    if tracker is not None:
+                        tracker.log(record)
+                    finished += 1
+                    if progress is not None:
+                        progress(finished / len(cells), _describe_progress(record, finished, len(cells)))
+        finally:
+            if tracker is not None:
+                tracker.close()
+        if todo or not store.parquet.exists():
             store.write_parquet()
-    mine = [found[cell.key] for cell in cells if cell.key in found]
-    done = sum(record["status"] == DONE for record in mine)
-    return Outcome(done=done, failed=len(mine) - done, run=len(todo), missing=missing)
+        return _count(cells, missing, store.read(), run=len(todo))
 
 
 def _all_cells(whole: Suite, cells: Sequence[Cell]) -> tuple[list[Cell], dict[str, str]]:
@@ -90,59 +104,32 @@ def _all_cells(whole: Suite, cells: Sequence[Cell]) -> tuple[list[Cell], dict[st
 
 def _run(
     engine: Engine, cells: Sequence[Cell], limits: Limits, places: Places, note: Callable[[str], None]
-) -> Iterator[Finished]:
-    """Builds the environments of peers first, so that this does not count towards a cell's time limit."""
-    from understudy.benchmark.peer import PeerUnavailable, build_environment, read_peer
+) -> Generator[Finished, None, None]:
+    """The finished cells of the engine. Environments of peers are built first, outside the time limit of a cell."""
+    from understudy.benchmark.peers import PeerError, read_peer
 
     absent: dict[str, Record] = {}
-    for name in sorted({cell.method.peer for cell in cells if cell.method is not None and cell.method.peer}):
-        note(f"Preparing the environment of {name}.")
+    for file in sorted({cell.method.peer_file for cell in cells if cell.method and cell.method.peer_file}):
+        peer = read_peer(file)
+        note(f"Preparing the environment of {peer.name}.")
         try:
-            build_environment(read_peer(name), places.environments)
-        except PeerUnavailable as error:
-            absent[name] = complete(failed(error), engine=engine.name, peak_mb=None)
+            peer.prepare(places.environments)
+        except PeerError as error:
+            absent[file] = complete(failed(error), engine=engine.name, peak_mb=None)
     there: list[Cell] = []
     for cell in cells:
-        peer = None if cell.method is None else cell.method.peer
-        if peer in absent:
-            yield Finished(cell, dict(absent[peer]))
+        file = "" if cell.method is None else cell.method.peer_file or ""
+        if file in absent:
+            yield Finished(cell, dict(absent[file]))
         else:
             there.append(cell)
-    if there:
-        yield from engine.run(there, limits, places)
-
-
-def _is_open(record: Record | None, *, retry: bool) -> bool:
-    return record is None or (retry and record["status"] != DONE)
-
-
-def _collect(
-    suite: Suite,
-    store: ResultStore,
-    results: Iterator[Finished],
-    tracker: Tracker | None,
-    progress: Progress | None,
-    *,
-    skipped: int,
-    total: int,
-) -> None:
-    finished = skipped
-    shutil.rmtree(store.folder / "scratch", ignore_errors=True)  # left by a run that was killed
-    store.scratch()
+    shutil.rmtree(places.scratch, ignore_errors=True)  # left by a run that was killed
+    places.scratch.mkdir(parents=True)
     try:
-        with contextlib.closing(results):  # type: ignore[type-var]
-            for each in results:
-                record = keep_result(suite.name, store, each.cell, each.record)
-                if tracker is not None:
-                    tracker.log(record, store.artefacts(each.cell.key))
-                finished += 1
-                if progress is not None:
-                    progress(finished / total, _describe_progress(record, finished, total))
+        if there:
+            yield from engine.run(there, limits, places)
     finally:
-        shutil.rmtree(store.folder / "scratch", ignore_errors=True)
-        if tracker is not None:
-            tracker.close()
-    store.write_parquet()
+        shutil.rmtree(places.scratch, ignore_errors=True)
 
 
 def keep_result(suite_name: str, store: ResultStore, cell: Cell, found: Record) -> Record:
@@ -165,35 +152,18 @@ def keep_result(suite_name: str, store: ResultStore, cell: Cell, found: Record) 
 
 
 def _describe_progress(record: Record, finished: int, total: int) -> str:
-    epsilon = "" if record["epsilon"] is None else f", epsilon {record['epsilon']:g}"
+    which = "" if record["epsilon"] is None else f", epsilon {record['epsilon']:g}, seed {record['seed']}"
     state = "" if record["status"] == DONE else " FAILED"
-    seed = "" if record["epsilon"] is None else f", seed {record['seed']}"
-    return f"{finished:,} of {total:,} cells: {record['method']} on {record['table']}{epsilon}{seed}{state}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Status:
-    """How many cells of a suite are done."""
-
-    total: int
-    done: int
-    failed: int
-    failures: tuple[Record, ...]
-    missing: dict[str, str]
-    other: int
-    """Records in the folder that do not belong to this suite as it is now."""
-
-    @property
-    def open(self) -> int:
-        return self.total - self.done - self.failed
+    return f"{finished:,} of {total:,} cells: {record['method']} on {record['table']}{which}{state}"
 
 
 def suite_status(suite: Suite, folder: str | os.PathLike[str]) -> Status:
     """Counts what is finished. Reads only the results, so it can be called while the suite runs."""
     checksums, missing = table_checksums(suite)
-    cells = cells_of(suite, checksums=checksums)
-    found = ResultStore(folder).read()
+    return _count(cells_of(suite, checksums=checksums), missing, ResultStore(folder).read())
+
+
+def _count(cells: Sequence[Cell], missing: dict[str, str], found: Mapping[str, Record], run: int = 0) -> Status:
     mine = [found[cell.key] for cell in cells if cell.key in found]
     failures = tuple(record for record in mine if record["status"] != DONE)
-    done = len(mine) - len(failures)
-    return Status(len(cells), done, len(failures), failures, missing, len(found) - len(mine))
+    return Status(len(cells), len(mine) - len(failures), failures, missing, len(found) - len(mine), run)

@@ -1,46 +1,159 @@
 """Scores of one benchmark cell: a synthetic table against the training rows and the test rows of its real table.
 
 Metrics are those of `understudy.evaluation`, with the limits on rows that benchmarks need; here they are chosen, called
-and named. Not private: it reads all real rows.
+and named. Not private: it reads all real rows. Benchmarks are for public tables.
 """
 
 import dataclasses
+import importlib.util
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from understudy.benchmark.metrics import METRICS, BenchmarkMetric, check_metrics, metric_names
-from understudy.benchmark.reference import MAX_ROWS, MLP_ROWS, LearningSettings, ModelScores, Reference, plain_scores
+from understudy.benchmark.metrics import check_metrics
 from understudy.errors import ConfigError
 from understudy.evaluation import associations, geometry, learning, marginals, pmse, regression, validity
 from understudy.evaluation.groups import CLASS_TARGET, NUMERIC_TARGET
+from understudy.evaluation.inputs import find_positive, find_target
 from understudy.evaluation.parallel import limit_workers
 from understudy.evaluation.scores import Result, Score
-from understudy.evaluation.table import EncodedTable
+from understudy.evaluation.table import REAL_TABLE, ColumnSpec, EncodedTable, Layout
 from understudy.schema import Schema
-
-__all__ = [
-    "METRICS", "BenchmarkMetric", "CellScores", "LearningSettings", "Reference", "check_metrics", "metric_names",
-    "score_table",
-]  # fmt: skip
 
 BINS, NUM_TRIPLES = 20, 500
 """For the total variation distances."""
 CART_ROWS, PERMUTATIONS = 3_000, 10
-"""The rows of each table and the shuffles of labels for the pMSE of trees. On Adult it varies by 2 % over the shuffles,
-so that with ten of them the standard error of the ratio is below 1 %; it is in the details."""
+"""The rows of each table and the shuffles of labels for the pMSE of trees. On Adult it varies by 2% over the shuffles,
+so that with ten of them the standard error of the ratio is below 1%; it is in the details."""
+MAX_ROWS = 10_000
+"""The default limit on the rows of each table that are scored."""
+MLP_ROWS = 2_500
+"""The most training rows of the multilayer perceptron: with 10,000 rows it takes 5 s, longer than the
+other four classifiers of the QUAIL paper together."""
+SAMPLE_SEED = 0
+"""Chooses the rows of every table, so that a copy of the training rows stays a copy."""
+
+ModelScores = Mapping[str, Mapping[str, float | None]]
+"""By classifier, its scores by name; None: undefined."""
+
+
+# ------------------------------------------------------------------------------------------------------------ real side
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Reference:
+    """The encoded training and test rows of one table, and the scores of classifiers trained on real rows.
+
+    Depends on the real table and the settings alone, so all cells of a table share one. The scores are computed when
+    they are first asked for, unless an earlier process has `saved` them.
+    """
+
+    rows: pa.Table
+    """The training rows, whole."""
+    train: EncodedTable
+    test: EncodedTable | None
+    target: ColumnSpec | None
+    positive: object
+    """The class whose F1 and AUC count; None: the target does not have two classes."""
+    classifiers: tuple[str, ...]
+    max_rows: int
+    num_test: int
+    """The rows of the whole test table."""
+    saved: ModelScores | None = None
+    """The scores from an earlier process."""
+
+    @classmethod
+    def of(
+        cls,
+        train: pa.Table,
+        test: pa.Table | None,
+        *,
+        schema: Schema,
+        target: str | None = None,
+        classifiers: Sequence[str] = (),
+        max_rows: int = MAX_ROWS,
+    ) -> "Reference":
+        """Encode the real rows.
+
+        Args:
+            train: The rows that methods are fitted to.
+            test: Real rows that they never see; None: metrics of classifiers are undefined.
+            schema: Categories and ranges; what it leaves open is read off the real tables.
+            target: The column that classifiers predict; None: that of the schema, if it has one.
+            classifiers: Names of `learning.CLASSIFIERS`, for `f1`, `auc`, `sra` and the like; empty: those of the
+                QUAIL paper.
+            max_rows: The most rows of each table, chosen by a fixed seed.
+        """
+        names = tuple(classifiers) or learning.QUAIL
+        learning.check_models(names, learning.CLASSIFIERS)
+        if learning.OPTIONAL in names and not importlib.util.find_spec(learning.OPTIONAL):
+            name = learning.OPTIONAL
+            raise ConfigError(f"The classifier {name!r} needs the package {name}, which is not installed. Install it.")
+        if max_rows < 1:
+            raise ConfigError(f"max_rows must be at least 1, found {max_rows}. Raise it.", setting="max_rows")
+        layout = Layout.of(train, schema, *([] if test is None else [test]))
+        # Synthetic tables are then read with the kinds of the real one, whatever their own types.
+        layout = dataclasses.replace(layout, schema=dataclasses.replace(layout.schema, drafted=False))
+        real = layout.read(train, REAL_TABLE)
+        held_out = None if test is None else layout.read(test, "test table")
+        column = find_target(layout, target)
+        return cls(
+            rows=train,
+            train=real.at_most(max_rows, seed=SAMPLE_SEED),
+            test=None if held_out is None else held_out.at_most(max_rows, seed=SAMPLE_SEED),
+            target=column,
+            positive=find_positive(layout, column, real),
+            classifiers=names,
+            max_rows=max_rows,
+            num_test=0 if test is None else test.num_rows,
+        )
+
+    def read(self, synthetic: pa.Table) -> EncodedTable:
+        """A synthetic table on the layout of the real one, with no more rows than the training table here."""
+        return self.train.layout.read(synthetic, "synthetic table").at_most(self.train.num_rows, seed=SAMPLE_SEED)
+
+    def learn(self, table: EncodedTable, seed: int) -> Result:
+        """Classifiers of the target, trained on this table and scored on the test rows."""
+        assert self.target is not None
+        assert self.test is not None
+        return learning.learn(
+            table,
+            self.test,
+            target=self.target.name,
+            positive=self.positive,
+            models=self.classifiers,
+            max_rows={name: MLP_ROWS if name == "mlp" else None for name in self.classifiers},
+            seed=seed,
+        )
+
+    @cached_property
+    def model_scores(self) -> ModelScores:
+        """The scores of classifiers trained on the real rows, with seed 0; empty if there is no categorical target."""
+        if self.saved is not None:
+            return self.saved
+        if self.target is None or self.target.is_numeric or self.test is None:
+            return {}
+        with limit_workers(1):
+            return plain_scores(self.learn(self.train, SAMPLE_SEED).details["models"])
+
+
+def plain_scores(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
+    """The scores, with None for those that are undefined, as JSON requires."""
+    return {
+        name: {key: float(value) if math.isfinite(value) else None for key, value in each.items()}
+        for name, each in scores.items()
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------- one cell
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CellScores:
-    """The figures of one cell, JSON-safe.
-
-    >>> CellScores(metrics={"f1": 0.7}, details={}, rows={"train": 100}).metrics["f1"]
-    0.7
-    """
+    """The figures of one cell, JSON-safe."""
 
     metrics: dict[str, float]
     """By name; only those that are defined."""
@@ -52,76 +165,49 @@ class CellScores:
 
 
 def score_table(
-    train: pa.Table,
-    test: pa.Table | None,
     synthetic: pa.Table,
-    *,
-    schema: Schema,
-    target: str | None = None,
+    reference: Reference,
     metrics: Sequence[str],
-    classifiers: Sequence[str] = learning.QUAIL,
-    max_rows: int = MAX_ROWS,
-    mlp_rows: int | None = MLP_ROWS,
-    permutations: int = PERMUTATIONS,
+    *,
     seed: int = 0,
-    reference: Reference | None = None,
 ) -> CellScores:
     """Score a synthetic table on one core. Not private: it reads all real rows.
 
     Args:
-        train: The rows that the method was fitted to.
-        test: Real rows that it never saw; None: metrics of classifiers are undefined.
         synthetic: Any table with the columns of the schema. Values that cannot be read count as missing.
-        schema: Categories and ranges; what it leaves open is read off the real tables.
-        target: The column that classifiers predict; None: that of the schema, if it has one.
+        reference: What it is compared with; the cells of a table share one. No more synthetic rows are scored than
+            training rows.
         metrics: Names of `METRICS`.
-        classifiers: Names of `learning.CLASSIFIERS`, for `f1`, `auc`, `sra` and the like; empty: those of the QUAIL
-            paper.
-        max_rows: The most rows of each table, chosen by a fixed seed; no more of the synthetic one than of `train`.
-        mlp_rows: The most training rows of the classifier "mlp"; None: as many as the others have.
-        permutations: How often labels are shuffled for `pmse_ratio`.
         seed: The seed of models and random draws.
-        reference: What the cells of a table share, made with the same tables and settings; None: it is made here.
-
-    >>> table = pa.table({"a": ["x", "y"] * 20, "b": ["u", "v"] * 20})
-    >>> score_table(table, None, table, schema=Schema.draft(table.schema), metrics=["tvd2"]).metrics
-    {'tvd2': 0.0}
     """
     check_metrics(metrics)
-    if permutations < 1:
-        raise ConfigError(f"permutations must be at least 1, found {permutations}. Give a larger number.")
-    settings = LearningSettings(classifiers=tuple(classifiers) or learning.QUAIL, max_rows=max_rows, mlp_rows=mlp_rows)
-    if reference is None:
-        reference = Reference.of(train, test, schema=schema, target=target, **vars(settings))
-    _check_reference(reference, settings, train, test, target)
-    table = reference.read(synthetic)
-    rows = {**reference.rows, "synthetic": synthetic.num_rows, "scored": table.num_rows}
+    names, table, train = tuple(dict.fromkeys(metrics)), reference.read(synthetic), reference.rows
     is_copy = synthetic is train or synthetic.equals(train)
-    cell = _Cell(
-        reference=reference,
-        table=table,
-        metrics=tuple(metrics),
-        is_copy=is_copy,
-        permutations=permutations,
-        seed=seed,
-    )
+    cell = _Cell(reference=reference, table=table, metrics=names, is_copy=is_copy, seed=seed)
     with limit_workers(1), threadpool_limits(limits=1):
-        found, details = _score(cell)
-    return CellScores(metrics=found, details=details, rows=rows)
-
-
-def _check_reference(
-    reference: Reference, settings: LearningSettings, train: pa.Table, test: pa.Table | None, target: str | None
-) -> None:
-    """By settings and sizes: hashing the rows would take longer than some cells."""
-    expected = (settings, train.num_rows, 0 if test is None else test.num_rows)
-    found = (reference.settings, reference.rows["train"], reference.rows["test"])
-    column = None if reference.target is None else reference.target.name
-    if expected != found or target not in (None, column):
-        raise ConfigError(
-            f"Expected a reference for the target {target!r} with {expected}, found one for {column!r} with {found}. "
-            "Make it from the same tables and settings."
-        )
+        results = [(part, _run(part, cell)) for part in _PARTS if not part.keys.keys().isdisjoint(names)]
+    scores = {name: result.scores[part.keys[name]] for part, result in results for name in names if name in part.keys}
+    found = {name: float(scores[name].value) for name in names if math.isfinite(scores[name].value)}
+    details: dict[str, object] = {key: value for _, result in results for key, value in result.details.items()}
+    extras = {
+        "errors": {name: scores[name].error for name in found if scores[name].error is not None},
+        "missing": {name: scores[name].why or "It is not finite." for name in names if name not in found},
+        "notes": list(dict.fromkeys(note for _, result in results for note in result.notes)),
+        "settings": {
+            "max_rows": reference.max_rows,
+            "mlp_rows": MLP_ROWS,
+            "cart_rows": CART_ROWS,
+            "permutations": PERMUTATIONS,
+            "seed": seed,
+            "positive": None if reference.positive is None else str(reference.positive),
+        },
+    }
+    sizes = {"train": train.num_rows, "test": reference.num_test, "synthetic": synthetic.num_rows}
+    return CellScores(
+        metrics=found,
+        details=details | {name: content for name, content in extras.items() if content},
+        rows=sizes | {"scored": table.num_rows},
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,7 +219,6 @@ class _Cell:
     metrics: tuple[str, ...]
     is_copy: bool
     """Whether the synthetic table is the training table."""
-    permutations: int
     seed: int
 
     @property
@@ -148,39 +233,6 @@ class _Part:
     run: Callable[[_Cell], Result]
     keys: Mapping[str, str]
     """The names of benchmark metrics, with those of the result's scores."""
-
-
-def _score(cell: _Cell) -> tuple[dict[str, float], dict[str, object]]:
-    """The numbers by metric, and the details."""
-    scores: dict[str, Score] = {}
-    details: dict[str, object] = {}
-    notes: dict[str, None] = {}
-    for part in _PARTS:
-        wanted = {name: key for name, key in part.keys.items() if name in cell.metrics}
-        if not wanted:
-            continue
-        result = _run(part, cell)
-        scores |= {name: result.scores[key] for name, key in wanted.items()}
-        details |= result.details
-        notes |= dict.fromkeys(result.notes)
-    names = tuple(dict.fromkeys(cell.metrics))
-    found = {name: float(scores[name].value) for name in names if math.isfinite(scores[name].value)}
-    missing = {name: scores[name].why or "It is not finite." for name in names if name not in found}
-    errors = {name: scores[name].error for name in found if scores[name].error is not None}
-    extras = {"errors": errors, "missing": missing, "notes": list(notes), "settings": _settings(cell)}
-    return found, details | {name: content for name, content in extras.items() if content}
-
-
-def _settings(cell: _Cell) -> dict[str, object]:
-    positive = cell.reference.positive
-    return {
-        "max_rows": cell.reference.settings.max_rows,
-        "mlp_rows": cell.reference.settings.mlp_rows,
-        "cart_rows": CART_ROWS,
-        "permutations": cell.permutations,
-        "seed": cell.seed,
-        "positive": None if positive is None else str(positive),
-    }
 
 
 def _run(part: _Part, cell: _Cell) -> Result:
@@ -255,7 +307,7 @@ def _pmse_cart(cell: _Cell) -> Result:
     found = pmse.pmse_cart(
         cell.real,
         cell.table,
-        num_permutations=cell.permutations if "pmse_ratio" in cell.metrics else 0,
+        num_permutations=PERMUTATIONS if "pmse_ratio" in cell.metrics else 0,
         max_rows=min(CART_ROWS, cell.table.num_rows),
         seed=cell.seed,
     )

@@ -13,18 +13,13 @@ from understudy.benchmark.catalogue import FileEntry, TableEntry, read_catalogue
 from understudy.errors import ConfigError, TableError, did_you_mean
 
 VARIABLE = "UNDERSTUDY_DATA"
-IMAGE_ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 _verified: set[tuple[str, int, int]] = set()
 """Path, size and time of change of files that were compared with the catalogue."""
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder given, else the one that UNDERSTUDY_DATA names, else a cache folder of the user.
-
-    >>> data_folder("tables").name
-    'tables'
-    """
+    """The folder given, else the one that UNDERSTUDY_DATA names, else a cache folder of the user."""
     if folder is not None:
         return Path(folder)
     if not (named := os.environ.get(VARIABLE)):
@@ -44,12 +39,7 @@ def cache_folder() -> Path:
 
 
 def content_checksum(table: pa.Table) -> str:
-    """SHA-256 of names, types, nulls and values, whatever the encoding, the chunks and the metadata.
-
-    >>> one, two = pa.table({"a": ["x", None]}), pa.table({"a": pa.chunked_array([["x"], [None]], pa.string())})
-    >>> content_checksum(one) == content_checksum(two) != content_checksum(one.rename_columns(["b"]))
-    True
-    """
+    """SHA-256 of names, types, nulls and values, whatever the encoding, the chunks and the metadata."""
     digest = hashlib.sha256(f"{table.num_rows} rows".encode())
     for field, column in zip(table.schema, table.columns, strict=True):
         digest.update(f"\n{field.name}\t{field.type}\n".encode())
@@ -65,24 +55,9 @@ def _value_bytes(column: pa.ChunkedArray) -> bytes:
         order = np.argsort(values)  # the dictionary is in order of appearance, which chunks may change
         ranks = np.empty(len(order), dtype="<i4")
         ranks[order] = np.arange(len(order))
-        return "\0".join(values[order]).encode() + ranks[encoded.indices.to_numpy()].tobytes()
+        return bytes("\0".join(values[order]).encode() + ranks[encoded.indices.to_numpy()].tobytes())
     values = column.fill_null(False if pa.types.is_boolean(column.type) else 0).to_numpy()
-    return values.astype(np.uint8 if values.dtype == bool else values.dtype.newbyteorder("<")).tobytes()
-
-
-def image_checksum(arrays: dict[str, np.ndarray]) -> str:
-    """The same for arrays of bytes, such as the images and digits of `mnist`."""
-    digest = hashlib.sha256()
-    for name in IMAGE_ARRAYS:
-        digest.update(f"{name} {arrays[name].shape} {arrays[name].dtype}\n".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return digest.hexdigest()
-
-
-def read_images(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of `mnist.npz`; objects in the file are refused."""
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in IMAGE_ARRAYS}
+    return bytes(values.astype(np.uint8 if values.dtype == bool else values.dtype.newbyteorder("<")).tobytes())
 
 
 def read_source(stem: str, *, folder: str | os.PathLike[str] | None = None) -> pa.Table:
@@ -92,18 +67,13 @@ def read_source(stem: str, *, folder: str | os.PathLike[str] | None = None) -> p
     """
     known = {Path(file.name).stem: (entry, file) for entry in read_catalogue().values() for file in entry.files}
     if stem not in known:
-        raise ConfigError(f"There is no benchmark file {stem!r}.{did_you_mean(stem, known)}")
+        raise ConfigError(f"There is no benchmark file {stem!r}.{did_you_mean(stem, known)}", setting="file")
     entry, file = known[stem]
     path = data_folder(folder) / file.name
-    require_file(path, entry)
-    verify_file(path, file)
-    return pq.read_table(path)
-
-
-def require_file(path: Path, entry: TableEntry) -> None:
-    """Raises an error that says how to get the file if it does not exist."""
     if not path.is_file():
         raise TableError(f"{path} does not exist. {how_to_get(entry)}")
+    verify_file(path, file)
+    return pq.read_table(path)
 
 
 def how_to_get(entry: TableEntry) -> str:
@@ -130,6 +100,6 @@ def verify_file(path: Path, file: FileEntry) -> None:
 def _content_of(path: Path) -> str:
     """The checksum of the content, or "none" where the file cannot be read."""
     try:
-        return image_checksum(read_images(path)) if path.suffix == ".npz" else content_checksum(pq.read_table(path))
-    except (pa.ArrowException, OSError, ValueError, KeyError):
+        return content_checksum(pq.read_table(path))
+    except (pa.ArrowException, OSError, ValueError):
         return "none"

@@ -1,6 +1,6 @@
 """Results in MLflow: an experiment for each suite, a run for each cell.
 
-The results folder stays the source of truth: what a server did not accept can be logged from there later.
+The results folder stays the source of truth: what a server did not accept is logged by the next run of the suite.
 """
 
 import contextlib
@@ -13,15 +13,14 @@ import socket
 import time
 import urllib.parse
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 
+from understudy._version import install_advice
+from understudy.benchmark.report.records import finite_numbers
 from understudy.benchmark.results import DONE, Record, ResultStore
-from understudy.benchmark.suite import Suite
-from understudy.errors import ConfigError, UnderstudyWarning, did_you_mean
+from understudy.errors import ConfigError, UnderstudyWarning
 
-TRACKERS = ("mlflow",)
 ARTEFACTS = "mlflow-artefacts"
 DATABASE = "mlflow.db"
 """The local store, in the results folder."""
@@ -43,113 +42,25 @@ SETTINGS = {
 """By default, MLflow retries a silent server for minutes and prints two lines per run. The user's own settings win."""
 
 
-def make_tracker(name: str, store: ResultStore, suite: Suite, *, uri: str | None = None) -> "MLflowTracker":
-    """A tracker by name.
-
-    >>> from understudy.benchmark.suite import read_suite
-    >>> make_tracker("mlfow", ResultStore("results"), read_suite("smoke"))
-    Traceback (most recent call last):
-    understudy.errors.ConfigError: There is no tracker 'mlfow'. Did you mean 'mlflow'? The only one is mlflow.
-    """
-    if name not in TRACKERS:
-        raise ConfigError(f"There is no tracker {name!r}.{did_you_mean(name, TRACKERS)} The only one is mlflow.")
-    return MLflowTracker(store, suite, uri=uri)
-
-
 class MLflowTracker:
-    """Logs each result of a suite as a run; a cell that has a run is not logged twice.
+    """Logs each result of a suite as a run of its experiment; a cell that has a run is not logged twice.
 
     Raises ConfigError if the server at `uri` does not answer. Without `uri`: a database in the results folder.
     """
 
-    def __init__(self, store: ResultStore, suite: Suite, *, uri: str | None = None) -> None:
-        self._setup(store, suite.name, uri)
-
-    @classmethod
-    def _of(cls, store: ResultStore, suite_name: str, uri: str | None) -> "MLflowTracker":
-        """For results of a suite of which only the name is known."""
-        tracker = cls.__new__(cls)
-        tracker._setup(store, suite_name, uri)
-        return tracker
-
-    def _setup(self, store: ResultStore, suite_name: str, uri: str | None) -> None:
-        self.store = store
-        self._experiment = _Experiment(store, suite_name, uri)
-        self._waiting: list[tuple[Record, Sequence[Path]]] = []
-        self._silent_until = -math.inf
-        self.logged = 0
-        """Runs that were added."""
-
-    def log(self, record: Record, artefacts: Sequence[Path]) -> None:
-        """Logs a result, or keeps it for later if the server does not answer."""
-        self._waiting.append((record, artefacts))
-        if time.monotonic() >= self._silent_until:
-            self._send()
-
-    def close(self) -> None:
-        """Tries once more to log what was not logged, and warns if that fails."""
-        error = self._send()
-        if error is not None:
-            warnings.warn(
-                f"{len(self._waiting):,} results were not logged to MLflow at {self._experiment.uri}: "
-                f"{_one_line(error)} They are in {self.store.lines}; log them later with track_results.",
-                UnderstudyWarning,
-                stacklevel=2,
-            )
-
-    def _send(self) -> Exception | None:
-        while self._waiting:
-            try:
-                self.logged += self._experiment.add(*self._waiting[0])
-            except Exception as error:  # stores raise whatever their database or HTTP library raises
-                self._silent_until = time.monotonic() + RETRY_SECONDS
-                return error
-            self._waiting.pop(0)
-        return None
-
-
-def track_results(folder: str | os.PathLike[str], uri: str | None = None) -> int:
-    """Logs what is in a results folder and not yet in MLflow. Returns the number of added runs.
-
-    >>> track_results("nowhere")
-    Traceback (most recent call last):
-    understudy.errors.ConfigError: nowhere has no results. Expected a folder that 'understudy benchmark run' wrote.
-    """
-    store = ResultStore(folder)
-    records = store.read()
-    if not records:
-        raise ConfigError(f"{folder} has no results. Expected a folder that 'understudy benchmark run' wrote.")
-    suites: dict[str, list[Record]] = {}
-    for record in records.values():
-        suites.setdefault(str(record.get("suite")), []).append(record)
-    logged = 0
-    for name, mine in suites.items():
-        tracker = MLflowTracker._of(store, name, uri)
-        for record in mine:
-            tracker.log(record, store.artefacts(str(record["key"])))
-        tracker.close()
-        logged += tracker.logged
-    return logged
-
-
-# ---------------------------------------------------------------------------------------------------------- experiment
-
-
-class _Experiment:
-    """One experiment of a tracking server or of a local store."""
-
-    def __init__(self, store: ResultStore, name: str, uri: str | None) -> None:
+    def __init__(self, store: ResultStore, suite_name: str, *, uri: str | None = None) -> None:
         mlflow = _import_mlflow(needs_database=uri is None)
         folder = store.folder.resolve()
         if uri is None:
             folder.mkdir(parents=True, exist_ok=True)
+        self.store, self.suite_name = store, suite_name
         self.uri = uri or f"sqlite:///{folder / DATABASE}"
-        artefacts = None if uri else (folder / ARTEFACTS).as_uri()
+        self._silent_until = -math.inf
         _check_server(self.uri)
         try:
             with _mlflow_settings():
                 self._client = mlflow.MlflowClient(tracking_uri=self.uri)
-                self._id = self._find(name, artefacts)
+                self._id = self._find(suite_name, None if uri else (folder / ARTEFACTS).as_uri())
                 self._runs = dict(self._read_runs())
         except ConfigError:
             raise
@@ -157,45 +68,61 @@ class _Experiment:
             raise ConfigError(f"Cannot use MLflow at {self.uri}: {_one_line(error)}") from None
         self._entities = importlib.import_module("mlflow.entities")
 
-    def add(self, record: Record, artefacts: Sequence[Path]) -> bool:
-        """Logs a record as a run, unless there is one. A run of an earlier failure, or one cut short, is replaced."""
-        key = str(record["key"])
-        earlier, status = self._runs.get(key, ("", ""))
-        if status == "FINISHED" or (status == "FAILED" and record["status"] != DONE):
-            return False
-        with _mlflow_settings():
-            if earlier:
-                self._client.delete_run(earlier)
-                del self._runs[key]
-            run = self._start(record)
-            self._runs[key] = (run, "RUNNING")
-            self._fill(run, record)
-            for path in artefacts:
-                self._client.log_artifact(run, str(path))
-            ended = "FINISHED" if record["status"] == DONE else "FAILED"
-            self._client.set_terminated(run, status=ended)
-        self._runs[key] = (run, ended)
-        return True
+    def log(self, record: Record) -> None:
+        """Logs a result. One that the server does not accept is left to `close`."""
+        if time.monotonic() >= self._silent_until:
+            try:
+                self._add(record)
+            except Exception:  # stores raise whatever their database or HTTP library raises
+                self._silent_until = time.monotonic() + RETRY_SECONDS
 
-    def _start(self, record: Record) -> str:
+    def close(self) -> None:
+        """Logs every result of the suite that is in the folder and not in MLflow, and warns if that fails."""
+        records = [record for record in self.store.read().values() if record.get("suite") == self.suite_name]
+        todo = [record for record in records if not self._is_logged(record)]
+        try:
+            while todo:
+                self._add(todo[0])
+                todo.pop(0)
+        except Exception as error:
+            warnings.warn(
+                f"{len(todo):,} results were not logged to MLflow at {self.uri}: {_one_line(error)} They are in "
+                f"{self.store.lines}; run the suite again to log them.",
+                UnderstudyWarning,
+                stacklevel=2,
+            )
+
+    def _is_logged(self, record: Record) -> bool:
+        """A run of an earlier failure, or one that was cut short, does not count."""
+        _, status = self._runs.get(str(record["key"]), ("", ""))
+        return status == "FINISHED" or (status == "FAILED" and record["status"] != DONE)
+
+    def _add(self, record: Record) -> None:
+        if self._is_logged(record):
+            return
+        key, now = str(record["key"]), int(1000 * time.time())
         tags = {name: str(record[name]) for name in TAGS if record.get(name) is not None}
         failure = record.get("failure")
         if isinstance(failure, Mapping):
             tags |= {"reason": str(failure.get("reason")), "message": str(failure.get("message"))}
-        seconds = sum(_numbers(record.get("seconds")).values())
-        began = int(1000 * (time.time() - seconds))  # the time that MLflow shows is that of the cell
-        run = self._client.create_run(self._id, start_time=began, tags=tags, run_name=_run_name(record))
-        return str(run.info.run_id)
-
-    def _fill(self, run: str, record: Record) -> None:
-        now = int(1000 * time.time())
-        params = [
-            self._entities.Param(shown, str(record[name]))
-            for name, shown in PARAMS.items()
-            if record.get(name) is not None
-        ]
-        metrics = [self._entities.Metric(name, value, now, 0) for name, value in run_metrics(record).items()]
-        self._client.log_batch(run, metrics=metrics, params=params)
+        known = {shown: str(record[name]) for name, shown in PARAMS.items() if record.get(name) is not None}
+        seconds = sum(finite_numbers(record.get("seconds")).values())
+        began = now - int(1000 * seconds)  # the time that MLflow shows is that of the cell
+        epsilon = "" if record.get("epsilon") is None else f" epsilon {record['epsilon']:g}"
+        name = f"{record['method']} on {record['table']}{epsilon} seed {record.get('seed')}"
+        with _mlflow_settings():
+            if key in self._runs:
+                self._client.delete_run(self._runs.pop(key)[0])
+            run = self._client.create_run(self._id, start_time=began, tags=tags, run_name=name).info.run_id
+            self._runs[key] = (run, "RUNNING")
+            metrics = [self._entities.Metric(name, value, now, 0) for name, value in run_metrics(record).items()]
+            params = [self._entities.Param(name, value) for name, value in known.items()]
+            self._client.log_batch(run, metrics=metrics, params=params)
+            for path in self.store.artefacts(key):
+                self._client.log_artifact(run, str(path))
+            ended = "FINISHED" if record["status"] == DONE else "FAILED"
+            self._client.set_terminated(run, status=ended)
+        self._runs[key] = (run, ended)
 
     def _find(self, name: str, artefacts: str | None) -> str:
         found = self._client.get_experiment_by_name(name)
@@ -221,31 +148,12 @@ class _Experiment:
 
 
 def run_metrics(record: Mapping[str, object]) -> dict[str, float]:
-    """The metrics of a run: scores, seconds, rows and memory.
-
-    >>> run_metrics({"metrics": {"f1": 0.5, "pmse_ratio": 2.0}, "seconds": {"fit": 3.0}, "rows": {}, "peak_mb": None})
-    {'f1': 0.5, 'pmse_ratio': 2.0, 'pmse': 2.0, 'seconds_fit': 3.0}
-    """
-    scores = _numbers(record.get("metrics"))
+    """The metrics of a run: scores, seconds, rows and memory."""
+    scores = finite_numbers(record.get("metrics"))
     found = scores | {shown: scores[name] for name, shown in PMSE.items() if name in scores}
     for group in ("seconds", "rows"):
-        found |= {f"{group}_{name}": value for name, value in _numbers(record.get(group)).items()}
-    return found | _numbers({"peak_mb": record.get("peak_mb")})
-
-
-def _numbers(group: object) -> dict[str, float]:
-    """The finite numbers of a group of a record."""
-    items = group.items() if isinstance(group, Mapping) else ()
-    return {
-        str(name): float(value)
-        for name, value in items
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    }
-
-
-def _run_name(record: Record) -> str:
-    epsilon = "" if record.get("epsilon") is None else f" epsilon {record['epsilon']:g}"
-    return f"{record['method']} on {record['table']}{epsilon} seed {record.get('seed')}"
+        found |= {f"{group}_{name}": value for name, value in finite_numbers(record.get(group)).items()}
+    return found | finite_numbers({"peak_mb": record.get("peak_mb")})
 
 
 # ---------------------------------------------------------------------------------------------------------- connection
@@ -254,7 +162,7 @@ def _run_name(record: Record) -> str:
 def _import_mlflow(*, needs_database: bool) -> ModuleType:
     packages = ("mlflow", "sqlalchemy", "alembic") if needs_database else ("mlflow",)
     if missing := [name for name in packages if importlib.util.find_spec(name) is None]:
-        raise ConfigError(f"Tracking needs {missing[0]}, which is missing. Run: pip install 'understudy[mlflow]'")
+        raise ConfigError(f"Tracking needs {missing[0]}, which is missing. Run: {install_advice('mlflow')}.")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -13,17 +13,16 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description="Runs benchmark cells for 'understudy benchmark run'.")
     parser.add_argument("--cores", default="", help="the cores to use, such as 0,1")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--environments", type=Path, required=True)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     end_with_parent()
     if options.cores and hasattr(os, "sched_setaffinity"):  # before any library counts the cores
@@ -35,22 +34,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _serve(tasks: TextIO, answers: TextIO, folder: Path, environments: Path) -> None:
     from understudy.benchmark.cells import Cell
-    from understudy.benchmark.execution import Workplace, complete, fit_cells, run_cell, score_cell
+    from understudy.benchmark.execution import Places, complete, fit_cells, run_cell, score_cell
 
-    place = Workplace(folder / "scratch", folder / "scratch", environments)
-    place.scratch.mkdir(parents=True, exist_ok=True)
+    places = Places(folder, environments)
+    places.scratch.mkdir(parents=True, exist_ok=True)
     _say(answers, {"ready": True})
     for line in tasks:
         task = json.loads(line)
         cells = [Cell.from_json(content) for content in task["cells"]]
         if task["stage"] == "fit":
-            for cell, record in fit_cells(cells, place):
+            for cell, record in fit_cells(cells, places):
                 _say(answers, {"key": cell.key, "part": record})
         else:
             stage = score_cell if task["stage"] == "score" else run_cell
-            record = complete(stage(cells[0], place), engine=task["engine"], peak_mb=peak_memory())
+            record = complete(stage(cells[0], places), engine=task["engine"], peak_mb=None)
             _say(answers, {"key": cells[0].key, "part": record})
-        _say(answers, {"end": task["number"]})
+        _say(answers, {"end": True})
 
 
 def _say(answers: TextIO, content: dict[str, object]) -> None:
@@ -62,16 +61,6 @@ def _say(answers: TextIO, content: dict[str, object]) -> None:
         line = json.dumps({**content, "part": failed(error)})
     answers.write(line + "\n")
     answers.flush()
-
-
-def peak_memory() -> float | None:
-    """The peak memory of this process so far, in MB."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used / 1e6 if sys.platform == "darwin" else used / 1e3
 
 
 def end_with_parent() -> None:

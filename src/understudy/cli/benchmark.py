@@ -1,6 +1,7 @@
 """The commands of `understudy benchmark`: run suites of methods on public tables, and report their results."""
 
 import contextlib
+import dataclasses
 import os
 import shlex
 import signal
@@ -8,13 +9,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from understudy.cli.options import Force, JsonFile, Quiet
+from understudy.cli.options import Declared, with_options
 from understudy.cli.output import write_json
-from understudy.cli.terminal import Interrupted, echo, show_progress
+from understudy.cli.terminal import Interrupted, echo, say, show_progress
+from understudy.errors import ConfigError
 
 if TYPE_CHECKING:
     from understudy.benchmark.results import Record
@@ -24,20 +26,50 @@ benchmark_app = typer.Typer(
     help="Compare methods on public tables: run suites, resume them, and report the results.", no_args_is_help=True
 )
 
-SuiteArgument = Annotated[str, typer.Argument(metavar="SUITE", help="A suite file (TOML), or the name of a suite.")]
-Out = Annotated[
-    Path | None, typer.Option("-o", "--out", help="Folder for the results. Default: benchmark-results/SUITE.")
-]
-Profile = Annotated[
-    str | None,
-    typer.Option("--profile", help="A profile of the suite, such as smoke or quick. Default: the whole suite."),
-]
-Tables = Annotated[list[str] | None, typer.Option("--table", help="Only this table. Repeatable.")]
-Methods = Annotated[list[str] | None, typer.Option("--method", help="Only this method, by its label. Repeatable.")]
-Epsilons = Annotated[
-    list[float] | None, typer.Option("--epsilon", help="Use this epsilon instead of the suite's. Repeatable.")
-]
-Seeds = Annotated[int | None, typer.Option("--seeds", help="Use this number of seeds instead of the suite's.")]
+PART: dict[str, Declared] = {
+    "suite": typer.Argument(metavar="SUITE", help="A suite file (TOML), or the name of a suite."),
+    "out": "Folder for the results. Default: benchmark-results/SUITE.",
+    "profile": "A profile of the suite, such as smoke or quick. Default: the whole suite.",
+    "table": "Only this table. Repeatable.",
+    "method": typer.Option("--method", help="Only this method, by its label. Repeatable."),
+    "epsilon": "Use this epsilon instead of the suite's. Repeatable.",
+    "seeds": "Use this number of seeds instead of the suite's.",
+}
+"""The options of `Part`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A suite, or a part of one, and the folder of its results."""
+
+    suite: str
+    out: Path | None = None
+    profile: str | None = None
+    table: list[str] | None = None
+    method: list[str] | None = None
+    epsilon: list[float] | None = None
+    seeds: int | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self.out or Path("benchmark-results") / Path(self.suite).stem
+
+    def read_whole(self) -> "Suite":
+        """The suite with all of its tables, methods, budgets and seeds."""
+        from understudy.benchmark.suite import read_suite
+
+        return read_suite(self.suite, profile=self.profile)
+
+    def read(self) -> "Suite":
+        from understudy.benchmark.suite import select
+
+        return select(
+            self.read_whole(),
+            tables=self.table or (),
+            methods=self.method or (),
+            epsilons=self.epsilon or (),
+            seeds=self.seeds,
+        )
 
 
 @benchmark_app.command("suites")
@@ -48,7 +80,7 @@ def list_suites() -> None:
     for name in suite_names():
         suite = read_suite(name)
         cells = len(suite.tables) * (len(suite.methods) * len(suite.epsilons) * suite.seeds + suite.real_data)
-        typer.echo(f"{name:14} {cells:>6,} cells  {suite.title}")
+        say(f"{name:14} {cells:>6,} cells  {suite.title}")
 
 
 @benchmark_app.command("tables")
@@ -59,18 +91,16 @@ def list_tables() -> None:
     for name in table_names():
         entry = describe_table(name)
         here = "available" if missing_source(name) is None else "missing"
-        typer.echo(f"{name:18} {here:9} {entry.title} ({entry.licence})")
+        say(f"{name:18} {here:9} {entry.title} ({entry.licence})")
 
 
 @benchmark_app.command("fetch")
-def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="TABLE...", help="Tables to download.")],
-    to: Annotated[
-        Path | None, typer.Option("--to", help="Folder to write to. Default: UNDERSTUDY_DATA, or a cache folder.")
-    ] = None,
-    mirror: Annotated[str | None, typer.Option("--mirror", help="A URL or a folder with the raw files.")] = None,
-    quiet: Quiet = False,
-) -> None:
+@with_options(
+    names=typer.Argument(metavar="TABLE...", help="Tables to download."),
+    to="Folder to write to. Default: UNDERSTUDY_DATA, or a cache folder.",
+    mirror="A URL or a folder with the raw files.",
+)
+def fetch(names: list[str], to: Path | None = None, mirror: str | None = None, quiet: bool = False) -> None:
     """Download tables from their original sources and verify them."""
     from understudy.benchmark.downloads import fetch_table
 
@@ -80,41 +110,32 @@ def fetch(
 
 
 @benchmark_app.command("run")
+@with_options(
+    without=(),
+    **PART,
+    engine="local: worker processes; population: cells that differ in seed and budget are trained as one program; "
+    "ray: a Ray cluster.",
+    workers="Cells to run at once. Default: by cores and memory.",
+    trainers="Populations to run at once (--engine population). Default: 1.",
+    address="An existing Ray cluster. Default: start one here.",
+    track="Also log every cell to a tracker: mlflow.",
+    track_uri="A tracking server. Default: mlflow.db in the results folder.",
+    environments="Folder for peers' environments. Default: in the results.",
+    retry="Run failed cells again.",
+    wait="Wait if another run is writing to the folder.",
+)
 def run(
-    suite: SuiteArgument,
-    out: Out = None,
-    profile: Profile = None,
-    table: Tables = None,
-    method: Methods = None,
-    epsilon: Epsilons = None,
-    seeds: Seeds = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            "--engine",
-            help="local: worker processes; population: cells that differ in seed and budget "
-            "are trained as one program; ray: a Ray cluster.",
-        ),
-    ] = "local",
-    workers: Annotated[
-        int | None, typer.Option("--workers", help="Cells to run at once. Default: by cores and memory.")
-    ] = None,
-    trainers: Annotated[
-        int | None, typer.Option("--trainers", help="Populations to run at once (--engine population). Default: 1.")
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option("--address", help="An existing Ray cluster. Default: start one here.")
-    ] = None,
-    track: Annotated[str | None, typer.Option("--track", help="Also log every cell to a tracker: mlflow.")] = None,
-    track_uri: Annotated[
-        str | None, typer.Option("--track-uri", help="A tracking server. Default: mlflow.db in the results folder.")
-    ] = None,
-    environments: Annotated[
-        Path | None, typer.Option("--environments", help="Folder for peers' environments. Default: in the results.")
-    ] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Run failed cells again.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait if another run is writing to the folder.")] = False,
-    quiet: Quiet = False,
+    part: Part,
+    engine: str = "local",
+    workers: int | None = None,
+    trainers: int | None = None,
+    address: str | None = None,
+    track: str | None = None,
+    track_uri: str | None = None,
+    environments: Path | None = None,
+    retry: bool = False,
+    wait: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Run all cells of a suite that have no result yet. It can be interrupted at any time; run it again to resume.
 
@@ -124,13 +145,15 @@ def run(
     from understudy.benchmark.results import ResultStore
     from understudy.benchmark.run import run_suite
 
-    chosen, folder = _choose(suite, profile, table, method, epsilon, seeds), out or _default_folder(suite)
+    chosen, folder = part.read(), part.folder
     runner = make_engine(engine, workers=workers, trainers=trainers, address=address)
     tracker = None
     if track is not None or track_uri is not None:
-        from understudy.benchmark.tracking import make_tracker
+        from understudy.benchmark.tracking import MLflowTracker
 
-        tracker = make_tracker(track or "mlflow", ResultStore(folder), chosen, uri=track_uri)
+        if track not in (None, "mlflow"):
+            raise ConfigError(f"There is no tracker {track!r}. The only one is mlflow.", setting="track")
+        tracker = MLflowTracker(ResultStore(folder), chosen.name, uri=track_uri)
     with _keep_results(), show_progress(quiet, "benchmark") as progress:
         outcome = run_suite(
             chosen,
@@ -143,7 +166,7 @@ def run(
             environments=None if environments is None else environments.resolve(),
             note=lambda text: echo(text, quiet=quiet),
             command=f"understudy {shlex.join(sys.argv[1:])}",
-            whole=_choose(suite, profile),
+            whole=part.read_whole(),
         )
     for name, why in outcome.missing.items():
         echo(f"Skipped {name}: {why}", quiet=False)
@@ -155,20 +178,12 @@ def run(
 
 
 @benchmark_app.command("status")
-def status(
-    suite: SuiteArgument,
-    out: Out = None,
-    profile: Profile = None,
-    table: Tables = None,
-    method: Methods = None,
-    epsilon: Epsilons = None,
-    seeds: Seeds = None,
-    json_file: JsonFile = None,
-) -> None:
+@with_options(without=(), **PART)
+def status(part: Part, json_file: str | None = None) -> None:
     """Show how many cells of a suite are done, failed or still open."""
     from understudy.benchmark.run import suite_status
 
-    chosen, folder = _choose(suite, profile, table, method, epsilon, seeds), out or _default_folder(suite)
+    chosen, folder = part.read(), part.folder
     found = suite_status(chosen, folder)
     if json_file is not None:
         counts = {"cells": found.total, "done": found.done, "failed": found.failed, "open": found.open}
@@ -178,19 +193,17 @@ def status(
             force=True,
         )
         return
-    typer.echo(
-        f"{chosen.name}: {found.total:,} cells, {found.done:,} done, {found.failed:,} failed, {found.open:,} open."
-    )
+    say(f"{chosen.name}: {found.total:,} cells, {found.done:,} done, {found.failed:,} failed, {found.open:,} open.")
     for name, why in found.missing.items():
-        typer.echo(f"Missing table {name}: {why}")
+        say(f"Missing table {name}: {why}")
     if found.other:
-        typer.echo(f"{found.other:,} other results in {folder} belong to other settings or versions.")
+        say(f"{found.other:,} other results in {folder} belong to other settings or versions.")
     if not folder.exists():
-        typer.echo(f"There is no folder {folder} yet.")
+        say(f"There is no folder {folder} yet.")
     for entry in map(_failure, found.failures):
         epsilon_text = "" if entry["epsilon"] is None else f", epsilon {entry['epsilon']:g}"
         cell = f"{entry['method']} on {entry['table']}{epsilon_text}, seed {entry['seed']}"
-        typer.echo(f"Failed: {cell}: {entry['reason']}: {entry['message']}")
+        say(f"Failed: {cell}: {entry['reason']}: {entry['message']}")
 
 
 @contextlib.contextmanager
@@ -228,13 +241,12 @@ def _failure(record: "Record") -> dict[str, object]:
 
 
 @benchmark_app.command("report")
-def report(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A results folder, or a Parquet file of results.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Output file: .html, or .md with pictures beside it.")],
-    title: Annotated[str | None, typer.Option("--title", help="Title of the page. Default: that of the suite.")] = None,
-    force: Force = False,
-    quiet: Quiet = False,
-) -> None:
+@with_options(
+    results=typer.Argument(metavar="RESULTS", help="A results folder, or a Parquet file of results."),
+    out="Output file: .html, or .md with pictures beside it.",
+    title="Title of the page. Default: that of the suite.",
+)
+def report(results: Path, out: Path, title: str | None = None, force: bool = False, quiet: bool = False) -> None:
     """Write a report on results: tables, ranks, curves, running times and failures."""
     from understudy.benchmark.pages import write_report_page
 
@@ -244,11 +256,11 @@ def report(
 
 
 @benchmark_app.command("compare")
-def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="The earlier results.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="The later results of the same cells.")],
-    json_file: JsonFile = None,
-) -> None:
+@with_options(
+    first=typer.Argument(metavar="A", help="The earlier results."),
+    second=typer.Argument(metavar="B", help="The later results of the same cells."),
+)
+def compare(first: Path, second: Path, json_file: str | None = None) -> None:
     """Compare two runs cell by cell: what got better, got worse or failed."""
     from understudy.benchmark.pages import compare_folders
 
@@ -256,22 +268,4 @@ def compare(
     if json_file is not None:
         write_json(found, json_file, force=True)
         return
-    typer.echo(text)
-
-
-def _choose(
-    source: str,
-    profile: str | None,
-    tables: list[str] | None = None,
-    methods: list[str] | None = None,
-    epsilons: list[float] | None = None,
-    seeds: int | None = None,
-) -> "Suite":
-    from understudy.benchmark.suite import read_suite, select
-
-    chosen = read_suite(source, profile=profile)
-    return select(chosen, tables=tables or (), methods=methods or (), epsilons=epsilons or (), seeds=seeds)
-
-
-def _default_folder(suite: str) -> Path:
-    return Path("benchmark-results") / Path(suite).stem
+    say(text)

@@ -1,57 +1,51 @@
 """The commands on budget books: `book create`, `show`, `verify`, `policy` and `approve`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from understudy.cli.options import Force, JsonFile, Quiet, check_json, refuse_book
+from understudy.cli.options import check_json, refuse_book, with_options
 from understudy.cli.output import write_json
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import echo, say
 from understudy.errors import BookError
 
 if TYPE_CHECKING:
-    from understudy.book import BudgetBook
+    from understudy.institution.book import BudgetBook
 
 book_app = typer.Typer(help="Keep one privacy budget for all releases of a data set.", no_args_is_help=True)
-
-BookPath = Annotated[Path, typer.Argument(help="The budget book of a data set.")]
+BOOK = typer.Argument(help="The budget book of a data set.")
 
 
 @book_app.command("create")
+@with_options(
+    path=typer.Argument(help="The book to create, such as people.book."),
+    epsilon="The limit of epsilon for all releases together.",
+    delta="The limit of delta for all releases together.",
+    unit="The column that identifies the privacy unit, as in the schema. Default: each row.",
+    dataset="The name of the data set. Default: that of the file.",
+    composition="How releases add up: renyi, zcdp or basic.",
+    order="The order of the Renyi divergence. Default: the best for Gaussian noise.",
+    policy="A policy file (TOML) that binds every run with this book.",
+    protect="For a graph: edge, or node (all edges of one node).",
+)
 def book_create(
-    path: Annotated[Path, typer.Argument(help="The book to create, such as people.book.")],
-    epsilon: Annotated[float, typer.Option("--epsilon", help="The limit of epsilon for all releases together.")],
-    delta: Annotated[float, typer.Option("--delta", help="The limit of delta for all releases together.")],
-    unit: Annotated[
-        str | None,
-        typer.Option(
-            "--unit", help="The column that identifies the privacy unit, as in the schema. Default: each row."
-        ),
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option("--dataset", help="The name of the data set. Default: that of the file.")
-    ] = None,
-    composition: Annotated[
-        str, typer.Option("--composition", help="How releases add up: renyi, zcdp or basic.")
-    ] = "renyi",
-    order: Annotated[
-        float | None,
-        typer.Option("--order", help="The order of the Renyi divergence. Default: the best for Gaussian noise."),
-    ] = None,
-    policy: Annotated[
-        Path | None, typer.Option("--policy", help="A policy file (TOML) that binds every run with this book.")
-    ] = None,
-    protect: Annotated[
-        str | None, typer.Option("--protect", help="For a graph: edge, or node (all edges of one node).")
-    ] = None,
-    quiet: Quiet = False,
+    path: Path,
+    epsilon: float,
+    delta: float,
+    unit: str | None = None,
+    dataset: str | None = None,
+    composition: str = "renyi",
+    order: float | None = None,
+    policy: Path | None = None,
+    protect: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Create the budget book of a data set: one file, with a limit that all its releases share.
 
     Names are declared; nothing is read from the data. Limit, unit and composition cannot be changed later.
     """
-    from understudy.book import BudgetBook
+    from understudy.institution.book import BudgetBook
 
     book = BudgetBook.create(
         path,
@@ -71,55 +65,50 @@ def book_create(
 
 
 @book_app.command("show")
-def book_show(path: BookPath, json_file: JsonFile = None, force: Force = False) -> None:
+@with_options(path=BOOK)
+def book_show(path: Path, json_file: str | None = None, force: bool = False) -> None:
     """Show the limit of a book, what is used of it, and every run."""
-    from understudy.book import BudgetBook
+    from understudy.institution.book import BudgetBook
 
     refuse_book(path, json_file)
     check_json(json_file, force)
     book = BudgetBook.open(path)
-    if json_file is not None:
-        write_json(book.to_json(), json_file, force=force)
+    write_json(book.to_json(), json_file, force=force)
     if json_file == "-":
         return
     summary = book.summary()
-    typer.echo("\n".join([summary.title, *(f"{name}: {value}" for name, value in summary.facts.items())]))
+    say("\n".join([summary.title, *(f"{name}: {value}" for name, value in summary.facts.items())]))
     if summary.rows:
         table = [summary.head, *summary.rows]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        typer.echo("\n".join(["", *("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)]))
+        say("\n".join(["", *("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)]))
         others = book.num_entries - len(book.reservations)
-        typer.echo(f"\nThe other {others} entries create the book, end these runs, approve plans or set policies.")
+        say(f"\nThe other {others} entries create the book, end these runs, approve plans or set policies.")
 
 
 @book_app.command("verify")
-def book_verify(
-    path: BookPath,
-    certificates: Annotated[
-        Path | None,
-        typer.Option("--certificates", help="A folder of releases: compare their certificates with the book."),
-    ] = None,
-) -> None:
+@with_options(path=BOOK, certificates="A folder of releases: compare their certificates with the book.")
+def book_verify(path: Path, certificates: Path | None = None) -> None:
     """Check every entry of a book, and with --certificates that it is the book that the releases were made with.
 
     A book that was edited, cut or rolled back is refused with exit code 2.
     """
-    from understudy.book import BudgetBook
-    from understudy.book.certificates import approval_notes, verify_certificates
+    from understudy.institution.book import BudgetBook
+    from understudy.institution.book.certificates import approval_notes, verify_certificates
 
     book = BudgetBook.open(path)
     for note in approval_notes(book):
-        typer.echo(f"Note: {note}", err=True)
+        say(f"Note: {note}", err=True)
     if certificates is None:
-        typer.echo(f"{_whole(book)} An older copy of the book would look the same: compare it with --certificates DIR.")
+        say(f"{_whole(book)} An older copy of the book would look the same: compare it with --certificates DIR.")
         return
     faults, notes = verify_certificates(book, certificates)
     for note in notes:
-        typer.echo(f"Note: {note}", err=True)
+        say(f"Note: {note}", err=True)
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise BookError(f"{path} does not agree with the releases: {faults[0]}{more}")
-    typer.echo(f"{_whole(book)} The certificates in {certificates} agree with it.")
+    say(f"{_whole(book)} The certificates in {certificates} agree with it.")
 
 
 def _whole(book: "BudgetBook") -> str:
@@ -127,19 +116,19 @@ def _whole(book: "BudgetBook") -> str:
 
 
 @book_app.command("approve")
-def book_approve(
-    path: BookPath,
-    plan: Annotated[str, typer.Argument(help="The hash of the plan, as 'understudy plan --book' prints it.")],
-    by: Annotated[str, typer.Option("--by", help="Who approves it. The name is recorded, not verified.")],
-    quiet: Quiet = False,
-) -> None:
+@with_options(
+    path=BOOK,
+    plan=typer.Argument(help="The hash of the plan, as 'understudy plan --book' prints it."),
+    by="Who approves it. The name is recorded, not verified.",
+)
+def book_approve(path: Path, plan: str, by: str, quiet: bool = False) -> None:
     """Approve one run of a plan, or another policy, for a policy that requires a second person.
 
     To see the plan first: 'understudy plan SCHEMA ... --book BOOK --hash PLAN'. The name and your account are recorded.
     They are no proof of who you are.
     """
-    from understudy.book import BudgetBook
-    from understudy.book.book import account_name
+    from understudy.institution.book import BudgetBook
+    from understudy.institution.book.book import account_name
 
     BudgetBook.open(path).approve(plan, by)
     account = account_name()
@@ -149,19 +138,16 @@ def book_approve(
 
 
 @book_app.command("policy")
-def book_policy(
-    path: BookPath,
-    policy: Annotated[
-        Path | None, typer.Option("--set", help="A policy file (TOML) that binds every later run with this book.")
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
+@with_options(
+    path=BOOK, policy=typer.Option("--set", help="A policy file (TOML) that binds every later run with this book.")
+)
+def book_policy(path: Path, policy: Path | None = None, quiet: bool = False) -> None:
     """Show the policies of a book, or set another one.
 
     Policies are entries of the book: earlier ones stay visible. If the policy in force requires a second person, a
     new policy needs approval too.
     """
-    from understudy.book import BudgetBook, Policy
+    from understudy.institution.book import BudgetBook, Policy
 
     book = BudgetBook.open(path)
     if policy is not None:
@@ -171,9 +157,9 @@ def book_policy(
     for each in book.policies:
         approved = f", approved by {each.facts['approved_by']}" if each.facts.get("approved_by") else ""
         facts = f"entry {each.number}, {each.facts['time']}, set by {each.facts.get('by')}{approved}"
-        typer.echo(f"{facts}: {Policy.from_dict(each.policy).describe()}")
+        say(f"{facts}: {Policy.from_dict(each.policy).describe()}")
     if not book.policies:
-        typer.echo(f"{path} has no policy: every run that fits is allowed.")
+        say(f"{path} has no policy: every run that fits is allowed.")
 
 
 def _rules(book: "BudgetBook") -> str:

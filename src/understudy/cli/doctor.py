@@ -15,14 +15,19 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from understudy._version import __version__
-from understudy.cli.options import Force, JsonFile, check_json
+from understudy._version import DISTRIBUTION, __version__
+from understudy.cli.options import check_json, with_options
 from understudy.cli.output import write_json
+from understudy.cli.terminal import say
 from understudy.errors import UnderstudyError
+from understudy.run.environment import num_cores
+
+if TYPE_CHECKING:
+    from understudy.benchmark.catalogue import TableEntry
 
 FORMAT = "understudy doctor 1"
 GIB = 2**30
@@ -42,7 +47,7 @@ EXTRAS = {
     "graph": "NetworkX graphs and the metrics of graphs",
     "xgboost": "one more classifier in reports",
     "audit": "the command audit",
-    "bench": "all tables and classifiers of benchmark suites",
+    "bench": "all tables, classifiers and drawings of benchmark suites",
     "mlflow": "tracking of benchmark suites",
     "studio": "the local web page",
     "ray": "benchmark suites on a cluster",
@@ -51,15 +56,10 @@ EXTRAS = {
 """What each optional part is for."""
 
 PROGRAMS = {
-    "java": (("java",), "Spark", "Install Java 17 or later, if you use Spark."),
-    "chromium": (
-        ("chromium", "chromium-browser", "google-chrome", "chrome"),
-        "PDF files",
-        "Install Chromium, if you want PDF files.",
-    ),
-    "ssh-keygen": (("ssh-keygen",), "signatures", "Install OpenSSH 8.2 or later, if you sign or verify."),
+    "java": ("Spark", "Install Java 17 or later, if you use Spark."),
+    "ssh-keygen": ("signatures", "Install OpenSSH 8.2 or later, if you sign or verify."),
 }
-"""Programs by name: what they may be called, what they are for, and what to do without one."""
+"""Programs by name: what they are for, and what to do without one."""
 
 
 class Status(enum.StrEnum):
@@ -85,27 +85,20 @@ class Check:
     advice: str = ""
 
 
-def doctor(
-    checksums: Annotated[
-        bool, typer.Option("--checksums", help="Also compare the public tables of the data folder with the catalogue.")
-    ] = False,
-    json_file: JsonFile = None,
-    force: Force = False,
-) -> None:
+@with_options(checksums="Also compare the public tables of the data folder with the catalogue.")
+def doctor(checksums: bool = False, json_file: str | None = None, force: bool = False) -> None:
     """Check the installation: versions, device, memory, data folder, optional parts, and a small private run.
 
     Reads no table of yours. The output has no paths, no user name and no host name, so it can be part of a bug report.
     Exit code 1 means that a private run is not possible.
     """
-    if json_file is not None:
-        check_json(json_file, force)
+    check_json(json_file, force)
     checks = list(run_checks(checksums=checksums))
     usable = all(check.status is not Status.PROBLEM for check in checks)
-    if json_file is not None:
-        content = {"format": FORMAT, "version": __version__, "usable": usable}
-        write_json(content | {"checks": [dataclasses.asdict(check) for check in checks]}, json_file, force=force)
+    content = {"format": FORMAT, "version": __version__, "usable": usable}
+    write_json(content | {"checks": [dataclasses.asdict(check) for check in checks]}, json_file, force=force)
     if json_file != "-":
-        typer.echo(describe(checks))
+        say(describe(checks))
     if not usable:
         raise typer.Exit(1)
 
@@ -113,7 +106,7 @@ def doctor(
 def run_checks(*, checksums: bool = False) -> Iterator[Check]:
     """All checks, in the order in which they are shown."""
     section = "Private runs"
-    yield Check(section, "understudy", Status.OK, __version__)
+    yield _check_distribution(section)
     yield Check(
         section, "Python", Status.OK, f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     )
@@ -136,14 +129,7 @@ def run_checks(*, checksums: bool = False) -> Iterator[Check]:
 
 
 def describe(checks: list[Check]) -> str:
-    """The checks as text, one line each, with a verdict at the end.
-
-    >>> print(describe([Check("Machine", "memory", Status.WARNING, "1.0 GiB", "Close other programs.")]))
-    Machine
-      warning  memory  1.0 GiB. Close other programs.
-    <BLANKLINE>
-    Private runs are possible.
-    """
+    """The checks as text, one line each, with a verdict at the end."""
     width = max(len(check.name) for check in checks)
     states = max(len(check.status) for check in checks)
     lines: list[str] = []
@@ -158,13 +144,9 @@ def describe(checks: list[Check]) -> str:
 
 
 def requirements(extra: str = "") -> dict[str, str]:
-    """The packages that Understudy, or one of its extras, needs, each with its lowest version.
-
-    >>> requirements()["numpy"]
-    '2.0'
-    """
+    """The packages that Understudy, or one of its extras, needs, each with its lowest version."""
     needed = {}
-    for line in importlib.metadata.requires("understudy") or ():
+    for line in importlib.metadata.requires(DISTRIBUTION) or ():
         requirement, _, marker = line.partition(";")
         named = re.search(r"""extra == ["'](.+?)["']""", marker)
         found = re.match(r"([A-Za-z0-9._-]+)\s*>=\s*([0-9.]+)", requirement.strip())
@@ -184,6 +166,14 @@ def _is_older(version: str, lowest: str) -> bool:
     """Compares the numbers at the beginning: pre-releases count as the release."""
     numbers = [[int(part) for part in re.findall(r"\d+", text)] for text in (version.partition("+")[0], lowest)]
     return numbers[0][: len(numbers[1])] < numbers[1]
+
+
+def _check_distribution(section: str) -> Check:
+    """Which package this is: another project's has the same import name and command."""
+    if _installed("understudy"):
+        advice = f"Uninstall both, then run: pip install {DISTRIBUTION}"
+        return Check(section, DISTRIBUTION, Status.WARNING, "'understudy', another project's, is installed too", advice)
+    return Check(section, DISTRIBUTION, Status.OK, f"{__version__} (not 'understudy', which is another project's)")
 
 
 def _check_libraries(section: str) -> Iterator[Check]:
@@ -241,13 +231,12 @@ def _check_run(section: str) -> Check:
 
 def usable_cores(system: Path = SYSTEM) -> float:
     """Processor cores that this process may use, within the quota of its container."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = []
     for text in _limits("cpu.max", system):
         quota, _, period = text.partition(" ")
         if quota.isdigit() and period.isdigit():
             quotas.append(int(quota) / int(period))
-    return round(min([allowed, *quotas]), 1)
+    return round(min([num_cores(), *quotas]), 1)
 
 
 def usable_memory(system: Path = SYSTEM) -> int | None:
@@ -308,6 +297,7 @@ def _check_data(section: str, checksums: bool) -> Check:
     """Which public tables of benchmarks are there. No run on your own table needs them."""
     name = "public tables"
     try:
+        from understudy.benchmark.catalogue import describe_table, table_names
         from understudy.benchmark.sources import VARIABLE, data_folder
 
         folder = data_folder()
@@ -317,29 +307,27 @@ def _check_data(section: str, checksums: bool) -> Check:
     except ImportError as error:
         return Check(section, name, Status.WARNING, f"cannot be listed ({type(error).__name__})", "See the libraries.")
     place = f"in the folder of {VARIABLE}" if os.environ.get(VARIABLE) else f"in the cache ({VARIABLE} is not set)"
-    present, expected, damaged = _public_tables(folder, checksums)
-    found = f"{len(present)} of {expected} {place}{': ' if present else ''}{', '.join(present)}"
+    entries = [entry for entry in map(describe_table, table_names()) if entry.files]
+    present = [entry for entry in entries if all((folder / file.name).is_file() for file in entry.files)]
+    damaged = [entry.name for entry in present if checksums and not _is_published(entry, folder)]
+    intact = [entry.name for entry in present if entry.name not in damaged]
+    found = f"{len(intact)} of {len(entries)} {place}{': ' if intact else ''}{', '.join(intact)}"
     if damaged:
         found += f"; not as published: {', '.join(damaged)}"
         return Check(section, name, Status.WARNING, found, "Fetch these again with 'understudy benchmark fetch'.")
-    return Check(section, name, Status.OK, found + ("; checksums agree" if checksums and present else ""))
+    return Check(section, name, Status.OK, found + ("; checksums agree" if checksums and intact else ""))
 
 
-def _public_tables(folder: Path, checksums: bool) -> tuple[list[str], int, list[str]]:
-    """Tables whose files are in the folder, the number of those that have files, and those with other content."""
-    from understudy.benchmark.catalogue import describe_table, table_names
+def _is_published(entry: "TableEntry", folder: Path) -> bool:
+    """Whether the files of a public table are what was published."""
     from understudy.benchmark.sources import verify_file
 
-    entries = [entry for entry in map(describe_table, table_names()) if entry.files]
-    present = [entry for entry in entries if all((folder / file.name).is_file() for file in entry.files)]
-    damaged = []
-    for entry in present if checksums else ():
-        try:
-            for file in entry.files:
-                verify_file(folder / file.name, file)
-        except (UnderstudyError, OSError):
-            damaged.append(entry.name)
-    return [entry.name for entry in present if entry.name not in damaged], len(entries), damaged
+    try:
+        for file in entry.files:
+            verify_file(folder / file.name, file)
+    except (UnderstudyError, OSError):
+        return False
+    return True
 
 
 def _check_extra(name: str) -> Check:
@@ -347,12 +335,12 @@ def _check_extra(name: str) -> Check:
     present = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
     if versions and all(versions.values()):
         return Check("Optional", name, Status.OK, f"{EXTRAS[name]} ({present})")
-    install = f"pip install 'understudy[{name}]'"
+    install = f"pip install '{DISTRIBUTION}[{name}]'"
     return Check("Optional", name, Status.MISSING, f"{EXTRAS[name]}: {install}")
 
 
 def _check_program(name: str) -> Check:
-    names, purpose, advice = PROGRAMS[name]
-    if any(map(shutil.which, names)):
+    purpose, advice = PROGRAMS[name]
+    if shutil.which(name):
         return Check("Optional", name, Status.OK, f"{purpose} (found)")
     return Check("Optional", name, Status.MISSING, purpose, advice)

@@ -1,56 +1,33 @@
-"""What `evaluate` takes from a release beside the synthetic table, and what it prints: verdict, rules, scores."""
+"""What `evaluate` and `disclose` take from the release beside a synthetic table, and how graphs are evaluated."""
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from understudy.cli.graph import is_graph_schema, read_graph_schema
 from understudy.cli.holdout import holdout_file
-from understudy.cli.options import read_statement, release_folder
+from understudy.cli.options import named_release, release_folder
+from understudy.cli.output import write_json
+from understudy.cli.terminal import echo, say
 from understudy.errors import ConfigError, ReleaseError, TableError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from understudy.evaluation.scorecard import Scorecard
-    from understudy.privacy.ledger import Statement
-    from understudy.report.summary import CheckedRule
+    from understudy.graphs import GraphSchema
+    from understudy.privacy.accounting.ledger import Statement
     from understudy.schema import Schema
+    from understudy.tables import ReadOptions
 
 
-EvaluationSchema = Annotated[
-    Path | None,
-    typer.Option(
-        "--schema",
-        help="Schema file (TOML). Default: that of the release beside the synthetic table (fake.release for fake.csv), "
-        "else inferred from the real table.",
-    ),
-]
-EvaluationTarget = Annotated[str | None, typer.Option("--target", help="The column to predict. Default: the schema's.")]
-RealHoldout = Annotated[
-    str | None,
-    typer.Option(
-        "--holdout",
-        help="Real rows that were not fitted. Default: those held out by 'synth --split' (fake.holdout.csv for "
-        "fake.csv), else a fifth of REAL.",
-    ),
-]
-QuickEffort = Annotated[
-    bool, typer.Option("--quick", help="Fast: marginals, dependences, one classifier, on at most 10,000 rows.")
-]
-FullEffort = Annotated[
-    bool, typer.Option("--full", help="Slow: all rows, pairwise interactions, 1,000 bootstrap samples.")
-]
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class KnownRelease:
-    """What is known from releases about synthetic tables."""
+    """What is known about synthetic tables, or about synthetic graphs, before any row is read."""
 
     schema: "Schema | None" = None
+    graph: "GraphSchema | None" = None
+    """The schema of graphs; None: these are tables."""
     schema_from: str = ""
     """The release folder whose schema is used; empty: none."""
     statement: "Statement | None" = None
@@ -66,39 +43,60 @@ def find_release(tables: Mapping[str, str], given: str | None, schema: Path | No
     The release is the one in --release, else the folder that `synth` leaves beside a synthetic table. A schema file
     takes precedence over all of them. The held-out rows are those beside the only synthetic table, in each case.
     """
+    from understudy.graphs import GraphRelease, GraphSchema
     from understudy.release import Release
     from understudy.schema import Schema
 
-    declared = None if schema is None else Schema.read(schema)
-    statement, of = read_statement(given, list(tables))
-    found = {name: folder for name, place in tables.items() if (folder := folder_beside(place)) is not None}
-    holdout = _holdout_beside(found) if len(tables) == 1 else None
+    beside = {name: folder for name, place in tables.items() if (folder := folder_beside(place)) is not None}
+    are_graphs = _are_graphs(beside, given, schema)
+    what, load = ("graphs", GraphRelease.load) if are_graphs else ("tables", Release.load)
+    declared: Schema | GraphSchema | None = None
+    if schema is not None:
+        declared = read_graph_schema(schema) if are_graphs else Schema.read(schema)
+    statement, of, schema_from = None, None, ""
     if given is not None:
-        named = given if os.path.isdir(given) else given.partition("=")[2]
-        return KnownRelease(declared or Release.load(named).schema, "" if declared else named, statement, of, holdout)
-    if declared is not None:
-        return KnownRelease(declared, holdout=holdout)
-    try:
-        releases = {name: Release.load(folder) for name, folder in found.items()}
-    except ReleaseError as error:
-        raise ReleaseError(f"{error} To evaluate without it, give --schema.") from None
-    if not releases:
-        return KnownRelease()
-    first = next(iter(found))
-    if any(release.schema != releases[first].schema for release in releases.values()):
-        raise ConfigError(
-            f"The releases beside the synthetic tables ({', '.join(map(str, found.values()))}) have different schemas. "
-            "Say which one to use: --schema FILE, or --release NAME=FOLDER."
-        )
-    if len(tables) > 1:
-        return KnownRelease(releases[first].schema, str(found[first]))
-    return KnownRelease(releases[first].schema, str(found[first]), releases[first].statement, first, holdout)
+        of, named = named_release(given, list(tables), what)
+        release = load(named)
+        statement = release.statement
+        if declared is None:
+            declared, schema_from = release.schema, named
+    elif declared is None and beside:
+        try:
+            releases = [load(folder) for folder in beside.values()]
+        except ReleaseError as error:
+            raise ReleaseError(f"{error} To evaluate without it, give --schema.") from None
+        if any(release.schema != releases[0].schema for release in releases):
+            raise ConfigError(
+                f"The releases beside the synthetic {what} ({', '.join(map(str, beside.values()))}) have different "
+                "schemas. Say which one to use: --schema FILE, or --release NAME=FOLDER."
+            )
+        declared, schema_from = releases[0].schema, str(next(iter(beside.values())))
+        if len(tables) == 1:
+            statement, of = releases[0].statement, next(iter(beside))
+    held = [path for path in map(holdout_file, beside.values()) if len(tables) == 1 and path.is_file()]
+    return KnownRelease(
+        schema=declared if isinstance(declared, Schema) else None,
+        graph=declared if isinstance(declared, GraphSchema) else None,
+        schema_from=schema_from,
+        statement=statement,
+        of=of,
+        holdout=str(held[0]) if held else None,
+    )
 
 
-def _holdout_beside(folders: Mapping[str, Path]) -> str | None:
-    """The rows that `synth --split` has held out of the first of these releases, if they are there."""
-    held = next((path for folder in folders.values() if (path := holdout_file(folder)).is_file()), None)
-    return None if held is None else str(held)
+def _are_graphs(beside: Mapping[str, Path], given: str | None, schema: Path | None) -> bool:
+    """Whether graphs are evaluated: by the schema file, else by the release."""
+    from understudy.release import is_graph_release
+
+    if schema is not None:
+        return is_graph_schema(schema)
+    if given is not None:
+        return is_graph_release(given if os.path.isdir(given) else given.partition("=")[2])
+    kinds = {is_graph_release(folder) for folder in beside.values()}
+    if len(kinds) > 1:
+        listed = ", ".join(map(str, beside.values()))
+        raise ConfigError(f"Of the releases {listed}, some are of graphs and some of tables. Evaluate them separately.")
+    return True in kinds
 
 
 def folder_beside(place: str) -> Path | None:
@@ -108,51 +106,6 @@ def folder_beside(place: str) -> Path | None:
     except TableError:  # a URL
         return None
     return folder if (folder / "release.json").is_file() else None
-
-
-def show_verdict(scorecard: "Scorecard") -> None:
-    """Prints the four sentences about each table, if enough was scored, and every rule that was checked."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from understudy.report.summary import checked_rules, summarise
-
-    console, card = Console(), scorecard.to_json()
-    for name in scorecard.methods:
-        summary = summarise(card, name)
-        if summary is None:
-            continue
-        grid = Table.grid(padding=(0, 2))
-        for heading, sentence in summary.sentences.items():
-            grid.add_row(Text(heading, style="bold"), Text(sentence))
-        if len(scorecard.methods) > 1:
-            console.print(Text(name, style="bold"))
-        console.print(grid)
-    rules = {name: checked_rules(card, name) for name in scorecard.methods}
-    if any(rules.values()):
-        console.print(_rule_table(rules))
-
-
-def _rule_table(rules: "Mapping[str, Sequence[CheckedRule]]") -> "Table":
-    """The rows of each table that break each rule: their number and fraction."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from understudy.report.text import broken_rows
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("rows that break the rule")
-    for name in (*rules, "real"):
-        table.add_column(Text(name), justify="right")
-    for each in zip(*rules.values(), strict=True):
-        text, first = Text(each[0].text), each[0]
-        for why in dict.fromkeys(rule.why for rule in each if rule.why):
-            text.append(f"\nnot checked: {why}", style="dim")
-        cells = ["-" if rule.why else broken_rows(rule.synthetic_broken, rule.synthetic) for rule in each]
-        table.add_row(text, *cells, "-" if first.why else broken_rows(first.real_broken, first.real))
-    return table
 
 
 def note_schema(scorecard: "Scorecard", known: KnownRelease) -> "Scorecard":
@@ -170,6 +123,46 @@ def note_schema(scorecard: "Scorecard", known: KnownRelease) -> "Scorecard":
 def say_sources(known: KnownRelease, holdout: str | None) -> None:
     """Says what was found beside the synthetic table."""
     if known.schema_from:
-        typer.echo(f"Schema: that of the release {known.schema_from}.")
+        say(f"Schema: that of the release {known.schema_from}.")
     if known.holdout is not None and holdout is None:
-        typer.echo(f"Held-out rows: {known.holdout}.")
+        say(f"Held-out rows: {known.holdout}.")
+
+
+def evaluate_graph(
+    real: str,
+    tables: Mapping[str, str],
+    known: KnownRelease,
+    reading: "ReadOptions",
+    report: Path | None,
+    json_file: str | None,
+    *,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Prints the metrics of synthetic graphs beside those of the real one and of a random one."""
+    from understudy.cli.show import show_graph_scores
+    from understudy.evaluation.scorecard import WARNING
+    from understudy.graphs import evaluate
+    from understudy.report.graph_page import write_graph_report
+
+    assert known.graph is not None
+    scores = evaluate(real, tables, known.graph, reading=reading)
+    write_json(scores.to_json(), json_file, force=force)
+    if report is not None:
+        write_graph_report(report, scores, known.statement, of=known.of, force=force)
+    if json_file == "-":  # standard output is the document
+        say(WARNING, err=True)
+        return
+    say(WARNING)
+    say_sources(known, None)
+    show_graph_scores(scores, list(tables))
+    say_written(report, json_file, quiet=quiet)
+
+
+def say_written(
+    report: Path | None, json_file: str | None, *, quiet: bool, page: str = "report", scores: str = "scores"
+) -> None:
+    """Names the files that were written, or those that could be."""
+    written = [str(path) for path in (report, json_file) if path is not None]
+    more = f"More: --report {page}.html, --json {scores}.json"
+    echo(f"Wrote {' and '.join(written)}" if written else more, quiet=quiet)

@@ -1,14 +1,10 @@
 """Rows that are held out before a fit: the options, their file, and the secret that lets a run resume."""
 
-import contextlib
 import dataclasses
 import os
 import secrets
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from understudy.cli.terminal import echo
 from understudy.errors import CheckpointError, ConfigError
@@ -16,25 +12,10 @@ from understudy.errors import CheckpointError, ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from understudy.cli.fit import FitCommand
+    from understudy.run.sources import TableToFit
     from understudy.schema import Schema
-    from understudy.sources import TableToFit
     from understudy.tables import Origin
-
-Split = Annotated[
-    float | None,
-    typer.Option(
-        "--split",
-        help="Hold out about this fraction of SOURCE before fitting, at random by privacy unit, for 'evaluate "
-        "--holdout'.",
-    ),
-]
-HoldoutFile = Annotated[
-    str | None,
-    typer.Option(
-        "--holdout",
-        help="With --split: the file for the held-out rows. Default: OUT.holdout.csv. They are real: never share them.",
-    ),
-]
 
 
 def holdout_file(folder: Path) -> Path:
@@ -54,48 +35,36 @@ class HeldOut:
     """The files that this run has made."""
 
     @classmethod
-    def read(
-        cls,
-        split: float | None,
-        path: str | None,
-        folder: Path,
-        *,
-        taken: Sequence[str | Path | None],
-        force: bool,
-        resume: bool,
-    ) -> "HeldOut | None":
-        """From the options of a command that writes to this release folder; refused before anything is read.
-
-        `taken` are the other files of the command: real rows must not stand where the synthetic ones are expected.
-        """
+    def read(cls, options: "FitCommand", folder: Path, out: str | None) -> "HeldOut | None":
+        """From the options of a command that writes to this release folder; refused before anything is read."""
         from understudy.evaluation.scorecard import refuse_release
-        from understudy.splitting import check_fraction
+        from understudy.steward.split import check_fraction
         from understudy.tables import check_writable
 
-        if split is None:
-            if path is not None:
+        path, overwrites = options.holdout or str(holdout_file(folder)), options.force or options.resume
+        if options.split is None:
+            if options.holdout is not None:
                 raise ConfigError("--holdout names the file for the rows that --split holds out. Give --split 0.2 too.")
-            if (
-                earlier := holdout_file(folder)
-            ).exists():  # 'evaluate' would take its rows for rows that were not fitted
+            if Path(path).exists():  # 'evaluate' would take its rows for rows that were not fitted
                 raise ConfigError(
-                    f"{earlier} holds rows that an earlier run held out; this run would fit them. Move or delete it, "
-                    "or give --split."
+                    f"{path} holds rows that an earlier run held out; this run would fit them. Move or delete it, or "
+                    "give --split."
                 )
             return None
-        check_fraction(split, "--split")
-        path = path or str(holdout_file(folder))
+        check_fraction(options.split, "--split")
         if "::" in path:
             raise ConfigError(f"--holdout {path}: expected a file, not a table of a database.")
         refuse_release(path)
+        # Real rows must not stand where the synthetic ones are expected.
+        taken = (options.source, options.schema, options.public, options.json_file, out)
         others = {os.path.realpath(str(place).partition("::")[0]) for place in taken if place is not None}
         if others & {os.path.realpath(path), os.path.realpath(f"{path}.secret")}:
             raise ConfigError(f"--holdout {path}: that file is read or written as well. Choose another name.")
-        check_writable(path, force=force or resume, table=True)
-        made = cls(split, path, force, resume)
-        if resume and not made._secret_file.exists():
+        check_writable(path, force=overwrites, table=True)
+        made = cls(options.split, path, overwrites, options.resume)
+        if options.resume and not made._secret_file.exists():
             raise CheckpointError(f"{made._secret_file} is missing, so the same rows cannot be held out again.")
-        if resume:
+        if options.resume:
             made.written.extend((made._secret_file, Path(path)))
         return made
 
@@ -105,10 +74,10 @@ class HeldOut:
 
     def take(self, data: "TableToFit") -> "TableToFit":
         """The table without the held-out rows, which are written to their file."""
-        from understudy.splitting import split_private
+        from understudy.steward.split import split_private
 
         rest, held = split_private(data, self.fraction, self._secret())
-        write_private(held, self.path, origin=data.origin, schema=data.schema, force=self.force or self.resume)
+        write_private(held, self.path, origin=data.origin, schema=data.schema, force=self.force)
         self.written.append(Path(self.path))
         return rest
 
@@ -141,18 +110,11 @@ def write_private(
     table: "pa.Table", path: str, *, origin: "Origin", schema: "Schema | None" = None, force: bool
 ) -> None:
     """Writes real rows to a file that only its owner may read."""
-    from understudy.splitting import with_real_ids
+    from understudy.steward.split import with_real_ids
     from understudy.tables import write_table
 
-    with only_for_owner():
-        write_table(table, path, origin=with_real_ids(origin, table, schema), force=force)
-
-
-@contextlib.contextmanager
-def only_for_owner() -> Iterator[None]:
-    """New files may be read by their owner only."""
-    before = os.umask(0o077)
+    mask = os.umask(0o077)
     try:
-        yield
+        write_table(table, path, origin=with_real_ids(origin, table, schema), force=force)
     finally:
-        os.umask(before)
+        os.umask(mask)

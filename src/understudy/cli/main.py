@@ -9,7 +9,7 @@ from collections.abc import Callable
 import typer
 
 from understudy.cli.app import app
-from understudy.cli.terminal import INTERRUPTED, Interrupted, catch_interrupts
+from understudy.cli.terminal import INTERRUPTED, Interrupted, catch_interrupts, printable
 from understudy.errors import UnderstudyError, UnderstudyWarning
 
 
@@ -43,7 +43,7 @@ def _command() -> Callable[..., object]:
 def _fail_unexpected(error: Exception) -> int:
     """Errors of the argument parser, which are the user's, and errors inside Understudy."""
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help
-        print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+        print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]  # of Click
         return 2
     if hasattr(error, "format_message"):  # what the argument parser raises
         message = " ".join(error.format_message().split()).rstrip(".")
@@ -63,7 +63,7 @@ def _fail_unexpected(error: Exception) -> int:
 
 
 def _fail(message: str, code: int = 2) -> int:
-    print(f"understudy: {message}", file=sys.stderr)
+    print(f"understudy: {printable(message)}", file=sys.stderr)
     return code
 
 

@@ -2,13 +2,13 @@
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from understudy.cli.graph import check_graph, draft_graph, is_graph_schema
-from understudy.cli.options import Force, Quiet, Source
-from understudy.cli.reading import hint_at_decimals, takes_reading_options
+from understudy.cli.options import with_options
+from understudy.cli.output import hint_at_decimals, say_findings
 from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
 
@@ -19,25 +19,20 @@ schema_app = typer.Typer(help="Write, check and import schemas: what is public a
 
 
 @schema_app.command("draft")
-@takes_reading_options
+@with_options(
+    out="The schema file to write.",
+    trust_labels="Declare the value labels of a Stata or SPSS file as categories. Only for labels from a code book: "
+    "some tools write only those that occur in the data.",
+    kind="table, or graph: the rows of SOURCE are the edges of one graph.",
+)
 def schema_draft(
-    source: Source,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
+    source: str,
+    out: Path,
     reading: "ReadOptions",
-    trust_labels: Annotated[
-        bool,
-        typer.Option(
-            "--trust-labels",
-            help="Declare the value labels of a Stata or SPSS file as categories. Only for labels from a code book: "
-            "some tools write only those that occur in the data.",
-        ),
-    ] = False,
-    kind: Annotated[
-        str,
-        typer.Option("--kind", help="table, or graph: the rows of SOURCE are the edges of one graph."),
-    ] = "table",
-    force: Force = False,
-    quiet: Quiet = False,
+    trust_labels: bool = False,
+    kind: str = "table",
+    force: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Write the names and kinds of a table's columns, for a person to complete. No values are written.
 
@@ -47,7 +42,7 @@ def schema_draft(
         raise ConfigError(f"--kind must be table or graph, found {kind!r}.")
     from understudy.schema import Schema
     from understudy.schema.draft import describe_labels, describe_names
-    from understudy.schema.identifiers import find_identifiers
+    from understudy.steward.identifiers import find_identifiers
     from understudy.tables import draft_table
 
     if kind == "graph" and trust_labels:
@@ -69,16 +64,14 @@ def schema_draft(
 
 
 @schema_app.command("check")
-@takes_reading_options
-def schema_check(
-    source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")], reading: "ReadOptions"
-) -> None:
+@with_options(schema=typer.Argument(help="Schema file (TOML)."))
+def schema_check(source: str, schema: Path, reading: "ReadOptions") -> None:
     """Compare a table with its schema. Reads real rows: the findings are NOT private, and for the steward only."""
     if is_graph_schema(schema):
         return check_graph(source, schema, reading)
     from understudy.encoding import on_break
     from understudy.schema import Schema
-    from understudy.schema.check import check
+    from understudy.steward.check import check
     from understudy.tables import read_table
 
     declared = Schema.read(schema)
@@ -87,65 +80,46 @@ def schema_check(
     if reading.header is False:  # both are matched with the schema in order
         table = table.rename_columns(as_fitted.column_names)
     findings = check(declared, table, as_fitted, functools.partial(on_break, schema=declared))
-    typer.echo("For the steward only: these findings are computed from the rows and are not private.")
     hint_at_decimals(table, reading)
-    for finding in findings:
-        typer.echo(str(finding))
-    counted = "1 finding." if len(findings) == 1 else f"{len(findings)} findings."
-    typer.echo(counted if findings else "The table fits its schema.")
+    say_findings(findings, "The table fits its schema.")
     if any(finding.level == "error" for finding in findings):
         raise typer.Exit(1)
 
 
 @schema_app.command("import")
+@with_options(
+    source=typer.Argument(
+        help="A Frictionless Table Schema or Data Package, a REDCap data dictionary, a DDI-Codebook, SQL with CREATE "
+        "TABLE, SDV metadata or constraints, a MOSTLY AI generator, or a SmartNoise, dpsynth or mbi file."
+    ),
+    out="The schema file to write.",
+    form=typer.Option(
+        "--format",
+        help="frictionless, redcap, ddi, sql, sdv, mostly, smartnoise, dpsynth or mbi. Default: detected from the "
+        "content.",
+    ),
+    schema="A schema to which the rules of the file are added. Default: a new schema.",
+    lookup="NAME=FILE.csv, the rows of a table that a foreign key refers to, if public. Repeatable.",
+    table=typer.Option("--table", "--resource", help="Which table to import, if the file describes several."),
+    trust_ranges="Declare ranges and lists of values that a tool may have found in the data. Only if they are public.",
+)
 def schema_import(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            help="A Frictionless Table Schema or Data Package, a REDCap data dictionary, a DDI-Codebook, SQL with "
-            "CREATE TABLE, SDV metadata or constraints, a pandera schema, a Great Expectations suite, a MOSTLY AI "
-            "generator, or a SmartNoise, dpsynth or mbi file."
-        ),
-    ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="frictionless, redcap, ddi, sql, sdv, pandera, great_expectations, mostly, smartnoise, dpsynth or "
-            "mbi. Default: detected from the content.",
-        ),
-    ] = None,
-    schema: Annotated[
-        Path | None,
-        typer.Option("--schema", help="A schema to which the rules of the file are added. Default: a new schema."),
-    ] = None,
-    lookup: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--lookup", help="NAME=FILE.csv, the rows of a table that a foreign key refers to, if public. Repeatable."
-        ),
-    ] = None,
-    table: Annotated[
-        str | None,
-        typer.Option("--table", "--resource", help="Which table to import, if the file describes several."),
-    ] = None,
-    trust_ranges: Annotated[
-        bool,
-        typer.Option(
-            "--trust-ranges",
-            help="Declare ranges and lists of values that a tool may have found in the data. Only if they are public.",
-        ),
-    ] = False,
-    force: Force = False,
-    quiet: Quiet = False,
+    source: Path,
+    out: Path,
+    form: str | None = None,
+    schema: Path | None = None,
+    lookup: list[str] | None = None,
+    table: str | None = None,
+    trust_ranges: bool = False,
+    force: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Convert a code book, or another tool's description of a table, to a schema file.
 
     What could not be carried over is printed, and listed in comments at the end of the file. Ranges and lists of values
     that a tool may have found in the data are left out, so that they are estimated privately.
     """
-    from understudy.schema.importers import import_schema
+    from understudy.importers.importers import import_schema
 
     lookups = dict(_name_and_file(given) for given in lookup or [])
     imported = import_schema(source, form, schema=schema, lookups=lookups, table=table, trust_ranges=trust_ranges)

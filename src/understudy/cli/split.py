@@ -2,13 +2,10 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from understudy.cli.holdout import write_private
-from understudy.cli.options import Force, Quiet, Source
-from understudy.cli.reading import takes_reading_options
+from understudy.cli.options import with_options
 from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
 
@@ -17,25 +14,26 @@ if TYPE_CHECKING:
     from understudy.tables import ReadOptions
 
 
-@takes_reading_options
+@with_options(
+    out="The table to fit. Its extension sets the format.",
+    holdout="The rows to hold out, for 'evaluate --holdout'.",
+    test="The probability that a unit is held out.",
+    unit="The column that identifies the privacy unit. Rows of one unit stay together.",
+    schema="Schema file (TOML): declares the unit, and how columns are read.",
+)
 def split(
-    source: Source,
-    out: Annotated[str, typer.Option("-o", "--out", help="The table to fit. Its extension sets the format.")],
-    holdout: Annotated[str, typer.Option("--holdout", help="The rows to hold out, for 'evaluate --holdout'.")],
+    source: str,
+    out: str,
+    holdout: str,
     reading: "ReadOptions",
-    test: Annotated[float, typer.Option("--test", help="The probability that a unit is held out.")] = 0.2,
-    unit: Annotated[
-        str | None,
-        typer.Option("--unit", help="The column that identifies the privacy unit. Rows of one unit stay together."),
-    ] = None,
-    schema: Annotated[
-        Path | None, typer.Option("--schema", help="Schema file (TOML): declares the unit, and how columns are read.")
-    ] = None,
-    force: Force = False,
-    quiet: Quiet = False,
+    test: float = 0.2,
+    unit: str | None = None,
+    schema: Path | None = None,
+    force: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Split a table at random into rows to fit and rows to hold out, by privacy unit. Both files are private."""
-    from understudy.splitting import check_fraction, expected_rows, split_arrow
+    from understudy.steward.split import check_fraction, expected_rows, split_arrow
     from understudy.tables import check_writable, read_table
 
     check_fraction(test, "--test")
@@ -57,13 +55,9 @@ def split(
              f"Declare that number before you fit {out}.", quiet=quiet)  # fmt: skip
     if reading.encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
         echo("Both files are in UTF-8: read them without --encoding.", quiet=quiet)
-    echo(f"Next: understudy synth {out}{_options(schema, reading)} --epsilon 1 -o fake.csv", quiet=quiet)
-
-
-def _options(schema: Path | None, reading: "ReadOptions") -> str:
-    """What the next command needs to read the file as this one did."""
-    given = {"schema": schema, "decimal": reading.decimal}
-    return "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
+    needed = {"schema": schema, "decimal": reading.decimal}  # to read the file as this command did
+    options = "".join(f" --{name} {value}" for name, value in needed.items() if value is not None)
+    echo(f"Next: understudy synth {out}{options} --epsilon 1 -o fake.csv", quiet=quiet)
 
 
 def _read_unit(unit: str | None, path: Path | None) -> "tuple[str | None, Schema | None]":

@@ -1,12 +1,12 @@
 """The command `studio`: a local web page that leads from a file to its certificate."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from understudy.cli.options import Quiet, Source
-from understudy.cli.reading import takes_reading_options
+from understudy._version import install_advice
+from understudy.cli.options import with_options
 from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
 
@@ -14,26 +14,23 @@ if TYPE_CHECKING:
     from understudy.tables import ReadOptions
 
 
-@takes_reading_options
+@with_options(
+    schema="Schema file (TOML) to start from. Default: a draft of the table.",
+    book="The budget book of the data set: every run is reserved there.",
+    folder="Where everything is written. Default: SOURCE.studio/ beside it.",
+    port=typer.Option("--port", help="Port on 127.0.0.1. Default: a free one.", min=0, max=65535),
+    browser=typer.Option("--browser/--no-browser", help="Open the page in a browser."),
+)
 def studio(
-    source: Source,
+    source: str,
     reading: "ReadOptions",
-    schema: Annotated[
-        Path | None, typer.Option("--schema", help="Schema file (TOML) to start from. Default: a draft of the table.")
-    ] = None,
-    book: Annotated[
-        Path | None, typer.Option("--book", help="The budget book of the data set: every run is reserved there.")
-    ] = None,
-    policy: Annotated[
-        Path | None,
-        typer.Option("--policy", help="With --book: a policy file (TOML) that says which runs are allowed."),
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", help="Where everything is written. Default: SOURCE.studio/ beside it.")
-    ] = None,
-    port: Annotated[int, typer.Option("--port", help="Port on 127.0.0.1. Default: a free one.", min=0, max=65535)] = 0,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
-    quiet: Quiet = False,
+    schema: Path | None = None,
+    book: Path | None = None,
+    policy: Path | None = None,
+    folder: Path | None = None,
+    port: int = 0,
+    browser: bool = True,
+    quiet: bool = False,
 ) -> None:
     """Serve a local web page that leads from a table to its certificate. Only this machine can open it.
 
@@ -45,7 +42,7 @@ def studio(
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn", "anyio"):
             raise
-        raise ConfigError("The studio needs two more packages: pip install 'understudy[studio]'.") from None
+        raise ConfigError(f"The studio needs two more packages: {install_advice('studio')}.") from None
     from understudy.studio.desk import Desk
 
     if policy is not None and book is None:

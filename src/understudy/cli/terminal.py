@@ -19,10 +19,22 @@ class Interrupted(UnderstudyError):
     """Ctrl-C in a run that can be resumed."""
 
 
+def printable(text: str) -> str:
+    """Text that a terminal shows and does not obey: names of columns and files may contain its control characters."""
+    return "".join(
+        each if each.isprintable() or each in "\n\t\u00a0\u200d\ufe0f" else repr(each)[1:-1] for each in text
+    )
+
+
+def say(message: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Prints text, on standard error if `err`."""
+    typer.echo(printable(str(message)), err=err, nl=nl)
+
+
 def echo(message: str, *, quiet: bool) -> None:
     """Prints a line on standard error, unless quiet."""
     if not quiet:
-        typer.echo(message, err=True)
+        say(message, err=True)
 
 
 @contextlib.contextmanager

@@ -7,48 +7,31 @@ scored. No attack knows which rows are members, and none needs the generator.
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.neighbors import NearestNeighbors
 from sklearn.random_projection import GaussianRandomProjection
 
 from understudy.evaluation.counting import joint_keys
-from understudy.evaluation.parallel import run_in_threads
+from understudy.evaluation.geometry import codes_of, train_discriminator
 from understudy.evaluation.table import EncodedTable
-from understudy.evaluation.validity import fingerprints
+from understudy.evaluation.validity import fingerprints, nearest_rows
 
 NEIGHBOURS, DENSITY_NEIGHBOURS = 20, 5
 """Number of nearest rows searched, and which of them gives the distance that estimates a density."""
-MOST_FEATURES = 256
+MAX_FEATURES = 256
 """Rows with more features are projected at random onto this many, which nearly preserves distances."""
 BINS = 16
 """Of a numeric column, each with about the same number of rows, for counts."""
-MOST_PAIRS, NUM_QUERIES = 300, 100
+MAX_PAIRS, NUM_QUERIES = 300, 100
 """2-way marginals that are compared, and counting queries over three to five columns."""
-MOST_CODES = 200
-"""The discriminator treats discrete columns with more categories as numbers."""
 NO_DISTANCE = 1e-6
 """Smaller distances count as this one, which keeps ratios of distances finite."""
 
 Scores = Float[np.ndarray, " rows"]
-
-
-class Neighbours(NamedTuple):
-    """The nearest rows of one table: their distances, the nearest first."""
-
-    distances: Float[np.ndarray, "rows k"]
-
-    @property
-    def nearest(self) -> Scores:
-        return self.distances[:, 0]
-
-    @property
-    def density_distance(self) -> Scores:
-        return self.distances[:, min(DENSITY_NEIGHBOURS, self.distances.shape[1]) - 1]
+Distances = Float[np.ndarray, "rows k"]
+"""Distances to the nearest rows of one table, the nearest first."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,11 +46,11 @@ class Attacked:
     seed: int
 
     @cached_property
-    def near_synthetic(self) -> Neighbours:
+    def near_synthetic(self) -> Distances:
         return self._near(self.synthetic)
 
     @cached_property
-    def near_reference(self) -> Neighbours:
+    def near_reference(self) -> Distances:
         return self._near(self.reference)
 
     @cached_property
@@ -77,9 +60,9 @@ class Attacked:
         columns = [bin_column(name, (self.rows, self.synthetic, self.reference)) for name in names]
         return [list(table) for table in zip(*(codes for codes, _ in columns), strict=True)], [n for _, n in columns]
 
-    def _near(self, searched: EncodedTable) -> Neighbours:
+    def _near(self, searched: EncodedTable) -> Distances:
         asked, known = project((self.rows, searched), self.seed)
-        return Neighbours(nearest_distances(known, asked, NEIGHBOURS))
+        return nearest_distances(known, asked, NEIGHBOURS)
 
 
 def count_copies(rows: EncodedTable, synthetic: EncodedTable) -> Int[np.ndarray, " rows"]:
@@ -91,12 +74,13 @@ def count_copies(rows: EncodedTable, synthetic: EncodedTable) -> Int[np.ndarray,
 
 
 def project(tables: Sequence[EncodedTable], seed: int, columns: Sequence[str] | None = None) -> list[np.ndarray]:
-    """Features of several tables in one space of at most `MOST_FEATURES` dimensions."""
+    """Features of several tables in one space of at most `MAX_FEATURES` dimensions."""
     features = [table.features(columns) for table in tables]
-    if features[0].shape[1] <= MOST_FEATURES:
+    if features[0].shape[1] <= MAX_FEATURES:
         return features
-    projection = GaussianRandomProjection(MOST_FEATURES, random_state=seed).fit(features[0])
-    return [projection.transform(part).astype(np.float32) for part in features]
+    projection = GaussianRandomProjection(MAX_FEATURES, random_state=seed).fit(features[0])
+    # In double precision: how products of single precision are rounded depends on the number of rows, so copies differ.
+    return [projection.transform(part.astype(np.float64)).astype(np.float32) for part in features]
 
 
 def nearest_distances(
@@ -106,14 +90,6 @@ def nearest_distances(
     near = nearest_rows(known, asked, count)
     # Computed again: the search subtracts large squares, and gives copies a small positive distance.
     return np.stack([np.linalg.norm(asked - known[index], axis=1) for index in near.T], axis=1)
-
-
-def nearest_rows(
-    known: Float[np.ndarray, "known f"], asked: Float[np.ndarray, "asked f"], count: int
-) -> Int[np.ndarray, "asked k"]:
-    """Which known rows are nearest, in order."""
-    index = NearestNeighbors(n_neighbors=min(count, len(known)), algorithm="brute").fit(known)
-    return index.kneighbors(asked, return_distance=False)
 
 
 def bin_column(name: str, tables: Sequence[EncodedTable]) -> tuple[list[np.ndarray], int]:
@@ -137,24 +113,24 @@ def exact_copies(seen: Attacked) -> Scores:
 
 def nearest_distance(seen: Attacked) -> Scores:
     """Negative distance to the closest synthetic row (Chen, Yu, Zhang and Fritz 2020, without calibration)."""
-    return -seen.near_synthetic.nearest
+    return -seen.near_synthetic[:, 0]
 
 
 def calibrated_distance(seen: Attacked) -> Scores:
     """The same, relative to the closest reference row (Chen, Yu, Zhang and Fritz 2020)."""
-    return _log_distance(seen.near_reference.nearest) - _log_distance(seen.near_synthetic.nearest)
+    return _log_distance(seen.near_reference[:, 0]) - _log_distance(seen.near_synthetic[:, 0])
 
 
 def neighbourhood_count(seen: Attacked) -> Scores:
     """Number of synthetic rows within the median distance to the closest one (Hilprecht, Härterich and Bernau 2019)."""
-    radius = np.median(seen.near_synthetic.nearest)
-    return (seen.near_synthetic.distances <= radius).sum(axis=1).astype(np.float64)
+    radius = np.median(seen.near_synthetic[:, 0])
+    return (seen.near_synthetic <= radius).sum(axis=1).astype(np.float64)
 
 
 def density_ratio(seen: Attacked) -> Scores:
     """Density of the synthetic rows over that of the reference rows, by nearest neighbours (DOMIAS: van Breugel, Sun,
     Qian and van der Schaar 2023)."""
-    return _log_distance(seen.near_reference.density_distance) - _log_distance(seen.near_synthetic.density_distance)
+    return _density_distance(seen.near_reference) - _density_distance(seen.near_synthetic)
 
 
 def discriminator(seen: Attacked) -> Scores:
@@ -166,8 +142,8 @@ def discriminator(seen: Attacked) -> Scores:
 def marginal_ratio(seen: Attacked) -> Scores:
     """The likelihood ratio of 2-way marginals of the synthetic and the reference rows (after Homer et al. 2008)."""
     pairs = list(itertools.combinations(range(len(seen.rows.layout.names)), 2))
-    if len(pairs) > MOST_PAIRS:
-        chosen = np.random.default_rng([seen.seed, 1]).choice(len(pairs), MOST_PAIRS, replace=False)
+    if len(pairs) > MAX_PAIRS:
+        chosen = np.random.default_rng([seen.seed, 1]).choice(len(pairs), MAX_PAIRS, replace=False)
         pairs = [pairs[at] for at in chosen]
     return _count_ratio(seen, pairs or [(0,)])
 
@@ -180,43 +156,31 @@ def query_counts(seen: Attacked) -> Scores:
     return _count_ratio(seen, [tuple(generator.choice(columns, size, replace=False)) for size in sizes])
 
 
-ATTACKS: Mapping[str, Callable[[Attacked], Scores]] = {
-    attack.__name__: attack
-    for attack in (
-        exact_copies,
-        nearest_distance,
-        calibrated_distance,
-        neighbourhood_count,
-        density_ratio,
-        discriminator,
-        marginal_ratio,
-        query_counts,
-    )
+_NAMES: Mapping[Callable[[Attacked], Scores], str] = {
+    exact_copies: "exact copies",
+    nearest_distance: "nearest synthetic row",
+    calibrated_distance: "nearest row, calibrated",
+    neighbourhood_count: "neighbourhood count",
+    density_ratio: "density ratio",
+    discriminator: "discriminator",
+    marginal_ratio: "ratio of 2-way marginals",
+    query_counts: "counting queries",
 }
-"""By name."""
+ATTACKS = {attack.__name__: attack for attack in _NAMES}
+ATTACK_NAMES = {attack.__name__: name for attack, name in _NAMES.items()}
+"""Names shown to readers."""
 
 
 def classify(
     zeros: EncodedTable, ones: EncodedTable, asked: Sequence[EncodedTable], *, seed: int
 ) -> list[Float[np.ndarray, " rows"]]:
     """Train boosted trees to distinguish two tables; the log-odds that each queried row is from the second."""
-    known = np.concatenate([_columns(zeros), _columns(ones)])
-    labels = np.repeat([0, 1], [zeros.num_rows, ones.num_rows])
-    model = HistGradientBoostingClassifier(
-        max_iter=60,
-        max_leaf_nodes=15,
-        early_stopping=False,
-        class_weight="balanced",
-        categorical_features=[not spec.is_numeric and len(spec.labels) <= MOST_CODES for spec in zeros.layout.columns],
-        random_state=seed,
-    )
-    run_in_threads([partial(model.fit, known, labels)])
-    return [model.decision_function(_columns(table)) for table in asked]
+    model = train_discriminator(zeros, ones, seed=seed, max_iter=60, max_leaf_nodes=15, early_stopping=False)
+    return [model.decision_function(codes_of(table)) for table in asked]
 
 
-def _columns(table: EncodedTable) -> Float[np.ndarray, "rows columns"]:
-    columns = [np.clip(table[spec.name], -1e100, 1e100) for spec in table.layout.columns]
-    return np.stack(columns, axis=1).astype(np.float64)
+def _density_distance(distances: Distances) -> Scores:
+    return _log_distance(distances[:, min(DENSITY_NEIGHBOURS, distances.shape[1]) - 1])
 
 
 def _log_distance(distances: Scores) -> Scores:

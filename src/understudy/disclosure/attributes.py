@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from understudy.disclosure.attacks import nearest_rows, project
+from understudy.disclosure.attacks import project
 from understudy.disclosure.rates import Difference, Rate, difference, excess_p_value
 from understudy.evaluation.table import ColumnSpec, EncodedTable
+from understudy.evaluation.validity import nearest_rows
 
-MOST_GUESSED, MOST_SEARCHED = 4_000, 20_000
+MAX_GUESSED, MAX_SEARCHED = 4_000, 20_000
 """The most rows of each kind whose values are guessed, and the most synthetic rows that are searched."""
 TOLERANCE = 0.05
 """A guessed number is correct within this fraction of the range from the 5th to the 95th percentile."""
@@ -46,8 +47,8 @@ def measure_attributes(
 
     Columns without values in one of the tables, or without another column to guess from, are left out.
     """
-    sampled = [table.at_most(MOST_GUESSED, seed=seed) for table in (real, holdout)]
-    sampled.append(synthetic.at_most(MOST_SEARCHED, seed=seed))
+    sampled = [table.at_most(MAX_GUESSED, seed=seed) for table in (real, holdout)]
+    sampled.append(synthetic.at_most(MAX_SEARCHED, seed=seed))
     found = []
     for secret in secrets:
         ours, theirs, searched = (table.take(has_values(table, secret)) for table in sampled)

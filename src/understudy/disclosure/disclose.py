@@ -10,22 +10,21 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-
 from understudy._version import __version__
 from understudy.disclosure import sentences
 from understudy.disclosure.attributes import SecretColumn, has_values, measure_attributes
 from understudy.disclosure.combinations import MIN_CELL, Combinations, measure_combinations
-from understudy.disclosure.inputs import DisclosureTables, Source, find_columns, read_tables
+from understudy.disclosure.inputs import DisclosureTables, find_columns, read_tables
 from understudy.disclosure.membership import Ceiling, Membership, measure_membership
 from understudy.disclosure.rates import CONFIDENCE
 from understudy.errors import ConfigError, TableError
-from understudy.evaluation.inputs import name_of
-from understudy.evaluation.scorecard import Scorecard, refuse_release
-from understudy.evaluation.scores import Json
-from understudy.privacy.ledger import Statement
+from understudy.evaluation.evaluate import check_seed
+from understudy.evaluation.inputs import Source, name_of
+from understudy.evaluation.scorecard import Scorecard, write_confidential
+from understudy.evaluation.scores import Json, plain
+from understudy.privacy.accounting.ledger import Statement
 from understudy.progress import ShowProgress, open_progress, stretch_progress
-from understudy.run.atomic import atomic_write, json_bytes
+from understudy.run.atomic import json_bytes
 from understudy.schema import SchemaSource, as_schema
 from understudy.summary import Summarized, Summary
 from understudy.tables import ReadOptions
@@ -76,11 +75,15 @@ class Disclosure(Summarized):
     table_sizes: Json
     """Numbers of rows by table."""
     seed: int
+    """The seed of subsamples, splits and models."""
     membership: Membership
+    """Whether an attacker can tell who was in the table."""
     attributes: tuple[SecretColumn, ...]
+    """How well each secret column can be guessed."""
     combinations: Combinations | None
-    """None: no quasi-identifiers were named."""
+    """Rare combinations of the quasi-identifiers. None: none were named."""
     notes: tuple[str, ...]
+    """What was not computed, and why."""
     table_warnings: tuple[str, ...] = ()
     """What may make the tables misleading."""
 
@@ -137,7 +140,7 @@ class Disclosure(Summarized):
 
     def to_json(self) -> Json:
         """The whole report."""
-        figures = {name: _plain(getattr(self, name)) for name in ("membership", "attributes", "combinations")}
+        figures = {name: plain(getattr(self, name)) for name in ("membership", "attributes", "combinations")}
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -158,10 +161,7 @@ class Disclosure(Summarized):
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the report as JSON, atomically, for its owner alone; never into a release, which may be shared."""
-        refuse_release(path)
-        with atomic_write(path, force=force) as file:
-            os.chmod(file.name, PRIVATE)
-            file.write(json_bytes(self.to_json()))
+        write_confidential(path, json_bytes(self.to_json()), force=force, mode=PRIVATE)
 
     def add_to(self, scorecard: Scorecard) -> Scorecard:
         """The scorecard of the same synthetic table with this report, for `write_report`."""
@@ -218,6 +218,14 @@ def disclose(
         seed: Seed of subsamples, splits and models, from 0 to 2^32 - 1.
         progress: True for a progress bar, or a function of the fraction done and what is being computed.
 
+    Returns:
+        The report, with its findings.
+
+    Raises:
+        TableError: A table cannot be read, or is too small.
+        SchemaError: The schema is malformed, or does not match the columns of the tables.
+        ConfigError: An argument names no column, or is out of range.
+
     >>> import numpy as np, pyarrow as pa
     >>> draw = np.random.default_rng(0).uniform(size=(3, 400))
     >>> train, held, other = ({"x": part[:200], "y": part[200:]} for part in draw)
@@ -227,12 +235,11 @@ def disclose(
     >>> disclose(pa.table(train), pa.table(other), holdout=pa.table(held)).findings
     ()
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-        raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, found {seed!r}.")
+    check_seed(seed)
     if isinstance(min_cell, bool) or not isinstance(min_cell, int) or min_cell < 2:
         raise ConfigError(f"min_cell (--min-cell) must be a whole number of at least 2, found {min_cell!r}.")
     declared = None if schema is None else as_schema(schema)
-    ceiling = Ceiling.of(_statement_of(statement))
+    ceiling = Ceiling.of(statement_of(statement))
     with open_progress(progress, "attacking") as shown:
         report = stretch_progress(shown, 0.0, 1.0)
         report(0.0, "reading the tables")
@@ -259,10 +266,13 @@ def disclose(
     return Disclosure(name, rows, int(seed), membership, attributes, combinations, tables.notes, tables.warnings)
 
 
-def _statement_of(given: Statement | HasStatement | None) -> Statement | None:
+def statement_of(given: Statement | HasStatement | None) -> Statement | None:
+    """The statement of a release, or itself; None: there is none."""
     statement = given if given is None or isinstance(given, Statement) else getattr(given, "statement", None)
     if given is not None and not isinstance(statement, Statement):
-        raise ConfigError(f"statement must be a release or its statement, found {type(given).__name__}.")
+        raise ConfigError(
+            f"statement must be a release or its statement, found {type(given).__name__}.", setting="statement"
+        )
     return statement
 
 
@@ -277,18 +287,3 @@ def _find_secrets(tables: DisclosureTables, secrets: Sequence[str] | None, known
         if not [other for other in known or tables.layout.names if other != name]:
             raise ConfigError(f"There is no column to guess {name!r} from. Name another quasi-identifier.")
     return names
-
-
-def _plain(value: object) -> object:
-    """Dataclasses and named tuples as JSON objects, floats rounded to six digits."""
-    if isinstance(value, Ceiling):
-        value = value.to_json()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if hasattr(value, "_asdict"):
-        return _plain(value._asdict())
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value

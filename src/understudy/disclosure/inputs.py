@@ -1,9 +1,7 @@
 """Reads the three tables of a disclosure report with one layout, and refuses those that would mislead."""
 
 import dataclasses
-import os
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -11,27 +9,23 @@ from scipy.stats import binom
 
 from understudy.disclosure.attributes import has_values
 from understudy.disclosure.rates import Rate, excess_p_value
-from understudy.disclosure.sentences import count_of
-from understudy.errors import ConfigError, SchemaError, TableError, did_you_mean
-from understudy.evaluation.inputs import path_of
-from understudy.evaluation.table import ColumnSpec, EncodedTable, Layout
-from understudy.evaluation.validity import fingerprints
+from understudy.errors import ConfigError, TableError, did_you_mean
+from understudy.evaluation.inputs import Source, read_source
+from understudy.evaluation.table import ColumnSpec, EncodedTable, Layout, require_columns
+from understudy.evaluation.validity import fingerprints, unmatched_rows
+from understudy.notes import count_of
+from understudy.rules.values import format_list
 from understudy.schema import Schema
-from understudy.schema.values import format_list
-from understudy.tables import Frame, ReadOptions, as_arrow
-
-Source: TypeAlias = "Frame | str | os.PathLike[str]"
+from understudy.tables import ReadOptions
 
 MIN_ROWS = 200
 """Of the training and of the held-out rows: false-positive rates are measured on a quarter of the latter, 50 rows."""
 MIN_SYNTHETIC = 100
-PART_OF = 0.99
-"""A holdout was taken from the real table if at least this fraction of its rows is in it: numbers may have been
-rounded."""
 OVERLAP_ALARM = 1e-6
 """The probability that rows held out at random are refused as overlapping."""
 SHARED_ALARM = 1e-3
 """The probability of a warning that rows are in both tables, if they were held out at random."""
+ALL_THREE = "All three tables must have the columns of the schema, or of the real table if there is none."
 SIMILAR = 0.7
 """How similar a column must be to be suggested; all columns are listed anyway."""
 
@@ -67,24 +61,26 @@ def read_tables(
     still has them. Categories and ranges that the schema does not declare are taken from the training and the held-out
     rows together: taken from one of them, they would distinguish the two.
     """
-    table = _read(real, schema, "real table", reading)
+    table = read_source(real, schema, "real table", reading)
     kinds = dataclasses.replace(Schema.draft(table.schema) if schema is None else schema, drafted=False)
-    held = _read(holdout, kinds, "holdout", reading, is_written=from_split)
-    fake = _read(synthetic, kinds, "synthetic table", reading, is_written=True)
+    held = read_source(holdout, kinds, "holdout", reading, is_written=from_split)
+    fake = read_source(synthetic, kinds, "synthetic table", reading, is_written=True)
     names = [column.name for column in kinds.modelled]
     for part, what in ((table, "real table"), (held, "holdout"), (fake, "synthetic table")):
-        _require_columns(part, names, what)
+        require_columns(part, names, what, ALL_THREE)
     both = pa.concat_tables([table.select(names), held.select(names)], promote_options="permissive")
     layout = Layout.of(both, dataclasses.replace(kinds, drafted=schema is None or schema.drafted))
     layout, warnings = _leave_out_unreadable(dataclasses.replace(layout, schema=kinds), fake)
     notes = list(layout.notes)
     encoded, test = layout.read(table, "real table"), layout.read(held, "holdout")
-    if from_split and (rest := _rows_without(encoded, test)) is not None:
+    if from_split and (rest := unmatched_rows(fingerprints(encoded), fingerprints(test))) is not None:
         table, encoded = table.take(rest), encoded.take(rest)
         notes.append("The held-out rows were left out of the real table.")
     if kinds.unit is not None:
         for part, what in ((table, "real table"), (held, "holdout")):
-            _require_columns(part, [kinds.unit], what)  # without units, rows of one person would look independent
+            require_columns(
+                part, [kinds.unit], what, ALL_THREE
+            )  # without units, rows of one person would look independent
         encoded, test = _one_row_per_unit(table, held, encoded, test, kinds.unit, seed)
         notes.append(f"One row of each value of {kinds.unit!r} was drawn, since rows of one unit are not independent.")
     _check_sizes(encoded, test, fake)
@@ -106,35 +102,6 @@ def find_columns(layout: Layout, names: Sequence[str], what: str) -> tuple[str, 
                 f"Expected some of {format_list(list(layout.names))}."
             )
     return tuple(dict.fromkeys(names))
-
-
-def _read(
-    source: Source, schema: Schema | None, what: str, reading: ReadOptions, *, is_written: bool = False
-) -> pa.Table:
-    if (path := path_of(source)) is not None and not path.exists():
-        raise TableError(f"The {what} cannot be read. {path} does not exist. Check the spelling and the folder.")
-    try:
-        reading = reading.of_synthetic(source) if is_written else reading
-        if schema is None:
-            table = as_arrow(source, reading=reading)[0]
-        else:
-            table = as_arrow(source, schema, reading=reading.of_named(source))[0]
-    except (TableError, SchemaError) as error:
-        raise type(error)(f"The {what} cannot be read. {error}") from None
-    if not table.num_rows:
-        raise TableError(f"The {what} has no rows. Expected a table with rows: check the file.")
-    return table
-
-
-def _require_columns(table: pa.Table, names: Sequence[str], what: str) -> None:
-    absent = [name for name in names if name not in table.column_names]
-    if absent:
-        raise SchemaError(
-            f"The {what} lacks {'the column' if len(absent) == 1 else 'the columns'} {format_list(absent)}."
-            f"{did_you_mean(absent[0], table.column_names)} All three tables must have the columns of the "
-            "schema, or of the real table if there is none.",
-            column=absent[0],
-        )
 
 
 def _leave_out_unreadable(layout: Layout, synthetic: pa.Table) -> tuple[Layout, list[str]]:
@@ -181,18 +148,6 @@ def _check_sizes(real: EncodedTable, holdout: EncodedTable, synthetic: pa.Table)
             f"The synthetic table has {count_of(synthetic.num_rows, 'row')}; at least {MIN_SYNTHETIC} are needed for "
             "attacks that estimate densities. Sample more rows."
         )
-
-
-def _rows_without(real: EncodedTable, holdout: EncodedTable) -> np.ndarray | None:
-    """The real rows without the held-out ones, each removed once; None: the holdout is not part of the real table."""
-    known, asked = fingerprints(real), fingerprints(holdout)
-    found, counts = np.unique(asked, return_counts=True)
-    order = np.argsort(known, kind="stable")
-    ordered = known[order]
-    rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # 0 for the first of several equal rows
-    at = np.minimum(np.searchsorted(found, ordered), len(found) - 1)
-    taken = (found[at] == ordered) & (rank < counts[at])
-    return np.sort(order[~taken]) if taken.sum() >= PART_OF * len(asked) else None
 
 
 def _refuse_overlap(real: EncodedTable, holdout: EncodedTable, seed: int) -> None:

@@ -17,12 +17,12 @@ from understudy.disclosure.rates import CONFIDENCE, Difference, Rate, difference
 from understudy.evaluation.scores import Json
 from understudy.evaluation.table import EncodedTable
 from understudy.evaluation.validity import fingerprints
-from understudy.privacy.ledger import Statement
-from understudy.privacy.tradeoff import statement_tradeoff
+from understudy.privacy.accounting.ledger import Statement
+from understudy.privacy.accounting.tradeoff import statement_tradeoff
 
 FALSE_POSITIVE_RATES = (0.01, 0.05)
 """True-positive rates are reported at these."""
-MOST_SCORED, MOST_SEARCHED = 10_000, 30_000
+MAX_SCORED, MAX_SEARCHED = 10_000, 30_000
 """The most rows of each kind that attacks score, and that they search, to limit time and memory."""
 CURVE_POINTS = 60
 RESAMPLES = 500
@@ -72,7 +72,7 @@ class OperatingPoint:
     """One attack at one threshold, both chosen on the other half of the rows."""
 
     aim: str
-    """What was largest on the other half: "1 %" and "5 %" of false positives, or "advantage"."""
+    """What was largest on the other half: "1%" and "5%" of false positives, or "advantage"."""
     attack: str
     true_positives: Rate
     false_positives: Rate
@@ -133,12 +133,13 @@ def measure_membership(
     rows with a given score are training rows.
     """
     reference, outside = holdout.split(0.5, seed=seed)
-    members, others = (table.at_most(MOST_SCORED, seed=seed) for table in (real, outside))
-    rows = _join(members, others)
+    members, others = (table.at_most(MAX_SCORED, seed=seed) for table in (real, outside))
+    joined = {name: np.concatenate([members[name], others[name]]) for name in members.layout.names}
+    rows = EncodedTable(members.layout, joined)
     seen = Attacked(
         rows=rows,
-        synthetic=synthetic.at_most(MOST_SEARCHED, seed=seed),
-        reference=reference.at_most(MOST_SEARCHED, seed=seed),
+        synthetic=synthetic.at_most(MAX_SEARCHED, seed=seed),
+        reference=reference.at_most(MAX_SEARCHED, seed=seed),
         copies=count_copies(rows, synthetic),
         seed=seed,
     )
@@ -148,7 +149,7 @@ def measure_membership(
     choice = {name: _Split.of(score, is_member, chosen_on) for name, score in scores.items()}
     report = {name: _Split.of(score, is_member, ~chosen_on) for name, score in scores.items()}
     aims: dict[str, Callable[[_Split], tuple[float, float]]] = {
-        **{f"{100 * rate:g} %": _largest_at(rate) for rate in FALSE_POSITIVE_RATES},
+        **{f"{100 * rate:g}%": _largest_at(rate) for rate in FALSE_POSITIVE_RATES},
         "advantage": _largest_advantage,
     }
     points = tuple(_point(aim, best, choice, report, ceiling) for aim, best in aims.items())
@@ -168,7 +169,7 @@ def measure_membership(
             "reference_rows": seen.reference.num_rows,
             "synthetic_rows": seen.synthetic.num_rows,
         },
-        drift_p_value=_drift_p_value(members, holdout.at_most(MOST_SCORED, seed=seed), seed),
+        drift_p_value=_drift_p_value(members, holdout.at_most(MAX_SCORED, seed=seed), seed),
     )
 
 
@@ -208,7 +209,8 @@ class _Split:
 
     def rates(self, threshold: float) -> tuple[Rate, Rate]:
         """True and false positives: scores above the threshold."""
-        return tuple(Rate.of(int((part > threshold).sum()), len(part)) for part in (self.members, self.others))  # type: ignore[return-value]
+        true, false = (Rate.of(int((part > threshold).sum()), len(part)) for part in (self.members, self.others))
+        return true, false
 
     def curve(self) -> dict[str, list[float]]:
         """False- and true-positive rates, at thresholds spaced evenly in the logarithm of the former."""
@@ -261,11 +263,6 @@ def _random_half(is_member: Bool[np.ndarray, " rows"], seed: int) -> Bool[np.nda
     for rows in (np.flatnonzero(is_member), np.flatnonzero(~is_member)):
         half[generator.permutation(rows)[: len(rows) // 2]] = True
     return half
-
-
-def _join(first: EncodedTable, second: EncodedTable) -> EncodedTable:
-    columns = {name: np.concatenate([first[name], second[name]]) for name in first.layout.names}
-    return EncodedTable(first.layout, columns)
 
 
 # ----------------------------------------------------------------------------------------------------------------- AUC

@@ -11,12 +11,7 @@ CONFIDENCE = 0.99
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """A number of rows out of a total, with its Clopper-Pearson interval.
-
-    >>> rate = Rate.of(5, 100)
-    >>> rate.value, round(rate.low, 3), round(rate.high, 3)
-    (0.05, 0.011, 0.135)
-    """
+    """A number of rows out of a total, with its Clopper-Pearson interval."""
 
     count: int
     total: int
@@ -48,9 +43,6 @@ def excess_p_value(members: Rate, others: Rate) -> float:
 
     It is exact if members were chosen at random: given all rows that were counted, the number of members among them is
     then hypergeometric.
-
-    >>> round(excess_p_value(Rate.of(10, 10), Rate.of(0, 10)), 8)
-    5.41e-06
     """
     counted = members.count + others.count
     return float(hypergeom.sf(members.count - 1, members.total + others.total, members.total, counted))

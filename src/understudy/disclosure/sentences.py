@@ -3,33 +3,14 @@
 import math
 from collections.abc import Sequence
 
+from understudy.disclosure.attacks import ATTACK_NAMES as ATTACK_NAMES
 from understudy.disclosure.attacks import ATTACKS
 from understudy.disclosure.attributes import SecretColumn
 from understudy.disclosure.combinations import Combinations, SmallCells
 from understudy.disclosure.membership import Copies, Membership, OperatingPoint
 from understudy.disclosure.rates import CONFIDENCE, Rate
-from understudy.privacy.statement import round_up
-
-ATTACK_NAMES = {
-    "exact_copies": "exact copies",
-    "nearest_distance": "nearest synthetic row",
-    "calibrated_distance": "nearest row, calibrated",
-    "neighbourhood_count": "neighbourhood count",
-    "density_ratio": "density ratio",
-    "discriminator": "discriminator",
-    "marginal_ratio": "ratio of 2-way marginals",
-    "query_counts": "counting queries",
-}
-"""Names shown to readers."""
-
-
-def count_of(count: int, one: str) -> str:
-    """A number and its noun.
-
-    >>> count_of(1, "row"), count_of(1200, "row")
-    ('1 row', '1,200 rows')
-    """
-    return f"{count:,} {one}{'s' * (count != 1)}"
+from understudy.notes import count_of, percent
+from understudy.privacy.accounting.statement import round_up
 
 
 def percents(point: OperatingPoint) -> tuple[str, str]:
@@ -38,32 +19,13 @@ def percents(point: OperatingPoint) -> tuple[str, str]:
 
 
 def with_interval(rate: Rate) -> str:
-    """In percent.
-
-    >>> with_interval(Rate.of(5, 100))
-    '5 % (1.1 to 13.5)'
-    """
-    low, high = (percent(end).removesuffix(" %") for end in (rate.low, rate.high))
+    """In percent."""
+    low, high = (percent(end).removesuffix("%") for end in (rate.low, rate.high))
     return f"{percent(rate.value)} ({low} to {high})"
 
 
-def percent(fraction: float) -> str:
-    """In percent, with one digit after the point, two below 1 %, none for whole numbers.
-
-    >>> percent(0.5), percent(0.0012), percent(0.0)
-    ('50 %', '0.12 %', '0 %')
-    """
-    whole = 100 * fraction == round(100 * fraction)
-    digits = 0 if whole else 2 if abs(fraction) < 0.00995 else 1
-    return f"{100 * fraction:.{digits}f} %"
-
-
 def percent_up(bound: float) -> str:
-    """An upper bound in percent.
-
-    >>> percent_up(0.08441), percent_up(0.5)
-    ('8.5 %', '50 %')
-    """
+    """An upper bound in percent."""
     return percent(min(math.ceil(1000 * bound - 1e-9) / 1000, 1.0))
 
 
@@ -85,11 +47,7 @@ def membership(found: Membership, *, is_found: bool, is_beyond: bool) -> str:
 
 
 def chosen_for(aim: str) -> str:
-    """What an attack was chosen for, on the half of the rows that is not reported.
-
-    >>> chosen_for("1 %"), chosen_for("advantage")
-    ('1 % false positives', 'the largest advantage')
-    """
+    """What an attack was chosen for, on the half of the rows that is not reported."""
     return "the largest advantage" if aim == "advantage" else f"{aim} false positives"
 
 

@@ -5,6 +5,7 @@ from understudy.encoding.arrow import bound_numbers as bound_numbers
 from understudy.encoding.codec import Codec as Codec
 from understudy.encoding.columns import CategoricalCodec as CategoricalCodec
 from understudy.encoding.columns import NumericCodec as NumericCodec
+from understudy.encoding.contradictions import rule_warnings as rule_warnings
 from understudy.encoding.fit import assumed_domain as assumed_domain
 from understudy.encoding.fit import declared_codec as declared_codec
 from understudy.encoding.fit import fit_codec as fit_codec

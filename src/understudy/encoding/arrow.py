@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from understudy.rules.comparison import plain_array
 from understudy.schema import Bound, Category, Column
 from understudy.tables.cast import as_declared_type, as_text, normalize_column
 
@@ -44,7 +45,8 @@ def optional_number(bound: Bound | None) -> int | float | None:
 
 def _to_number(bound: Bound) -> int | float:
     if isinstance(bound, datetime):
-        return pa.scalar(bound).cast(pa.timestamp("us", tz="UTC" if bound.tzinfo else None)).cast(pa.int64()).as_py()
+        microseconds = pa.scalar(bound).cast(pa.timestamp("us", tz="UTC" if bound.tzinfo else None)).cast(pa.int64())
+        return int(microseconds.as_py())
     if isinstance(bound, date):
         return (bound - date(1970, 1, 1)).days
     return bound
@@ -52,22 +54,13 @@ def _to_number(bound: Bound) -> int | float:
 
 def comparable_number(constant: object, kind: str) -> int | float | None:
     """A constant of a condition as a number that compares with the column's; None if it is of another kind."""
-    is_number = isinstance(constant, int | float) and not isinstance(constant, bool)
     if kind in ("integer", "real"):
-        return constant if is_number else None  # type: ignore[return-value]
+        return constant if isinstance(constant, int | float) and not isinstance(constant, bool) else None
     if kind == "date" and isinstance(constant, date) and not isinstance(constant, datetime):
         return _to_number(constant)
     return (
         _to_number(constant) if kind == "datetime" and isinstance(constant, datetime) and not constant.tzinfo else None
     )
-
-
-def plain_array(values: pa.ChunkedArray) -> pa.Array:
-    """One plain array: chunks joined, dictionaries resolved."""
-    column = values.combine_chunks()
-    if isinstance(column, pa.ChunkedArray):  # an empty chunked array stays one
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def comparable(categories: Sequence[Category | None], values: pa.ChunkedArray) -> tuple[pa.Array, pa.ChunkedArray]:

@@ -6,6 +6,7 @@ Everything a codec knows is public: declared in the schema, or estimated private
 import dataclasses
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from understudy.encoding.arrow import bound_numbers, from_numbers
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
 from understudy.encoding.reexpression import Reexpression, reexpress
-from understudy.encoding.zeros import structural_zeros
+from understudy.encoding.reexpression.zeros import structural_zeros
 from understudy.schema import Domain, NumericDomain, Schema
 from understudy.schema.toml import names_files
 
@@ -34,7 +35,9 @@ class Codec:
     """
 
     columns: tuple[ColumnCodec, ...]
+    """One for each modelled column."""
     schema: Schema
+    """The schema, declared or drafted."""
     num_rows: int
     """The public number of rows: declared, or estimated privately."""
     rows_per_unit: tuple[float, ...] = ()
@@ -133,6 +136,7 @@ class Codec:
         return {name: found[name] for name in self.schema.names if name in found and not self.schema[name].drop}
 
     def to_dict(self) -> dict[str, object]:
+        """For JSON."""
         columns = [column.to_dict() for column in self.columns]
         return {
             "columns": columns,
@@ -142,7 +146,8 @@ class Codec:
         }
 
     @classmethod
-    def from_dict(cls, content: Mapping) -> "Codec":
+    def from_dict(cls, content: Mapping[str, Any]) -> "Codec":
+        """Reads what `to_dict` returns."""
         if names_files(content["schema"]):
             raise ValueError("the schema of a release names no files")
         types: dict[str, type[ColumnCodec]] = {"categorical": CategoricalCodec, "numeric": NumericCodec}

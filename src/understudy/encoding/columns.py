@@ -8,7 +8,8 @@ schema excludes them, the column's default.
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,7 @@ import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int
 
 from understudy.encoding.arrow import as_numbers, comparable, comparable_number, from_numbers
-from understudy.privacy.discovery import (
-    Grid,
-    Histogram,
-)
+from understudy.privacy.mechanisms.discovery import Grid, Histogram, rounded
 from understudy.schema import Category, NumericDomain
 
 LISTED_CELLS = 2**16
@@ -63,16 +61,10 @@ class CategoricalCodec:
         return self.extremes.take(pa.array(codes))
 
     def to_dict(self) -> dict[str, object]:
-        return {
-            "type": "categorical",
-            "name": self.name,
-            "categories": list(self.categories),
-            "nullable": self.nullable,
-            "default": self.default,
-        }
+        return {"type": "categorical", **dataclasses.asdict(self)}
 
     @classmethod
-    def from_dict(cls, content: Mapping) -> "CategoricalCodec":
+    def from_dict(cls, content: Mapping[str, Any]) -> "CategoricalCodec":
         return cls(content["name"], tuple(content["categories"]), content["nullable"], content["default"])
 
 
@@ -190,7 +182,7 @@ class NumericCodec:
         if not numbers or any(number is None for number in numbers):
             return None
         lower, upper = self.bin_edges()
-        meets = {
+        meets: Callable[[], np.ndarray] | None = {
             "<": lambda: lower < numbers[0],
             "<=": lambda: lower <= numbers[0],
             ">": lambda: upper > numbers[0],
@@ -213,13 +205,13 @@ class NumericCodec:
             "width": grid.width,
             "starts": self.histogram.starts.tolist(),
             "stops": self.histogram.stops.tolist(),
-            "masses": [float(f"{mass:.6g}") for mass in self.histogram.masses],
+            "masses": rounded(self.histogram.masses).tolist(),
             "first_fine_bin": self.first_fine_bin.tolist(),
             "nullable": self.nullable,
         }
 
     @classmethod
-    def from_dict(cls, content: Mapping) -> "NumericCodec":
+    def from_dict(cls, content: Mapping[str, Any]) -> "NumericCodec":
         integral = content["kind"] != "real"
         grid = Grid(content["lower"], content["upper"], integral, content["num_cells"], content["width"])
         starts, stops = (np.asarray(content[key], dtype=np.int64) for key in ("starts", "stops"))
@@ -236,15 +228,15 @@ def _numbers_within(grid: Grid, starts: np.ndarray, stops: np.ndarray, *, genera
     if not grid.integral:
         offset = starts + generator.random(len(starts)) * (stops - starts)
         if math.isfinite(grid.upper - grid.lower):
-            return np.clip(grid.lower + offset * grid.width, grid.lower, grid.upper)
-        return np.clip((grid.lower / grid.width + offset) * grid.width, grid.lower, grid.upper)
+            return np.asarray(np.clip(grid.lower + offset * grid.width, grid.lower, grid.upper))
+        return np.asarray(np.clip((grid.lower / grid.width + offset) * grid.width, grid.lower, grid.upper))
     # Numbers may be anywhere in 64 bits, so offsets from the lower bound are unsigned.
     width = np.uint64(grid.width)
     span = np.uint64(int(grid.upper) - int(grid.lower))
     first = starts.astype(np.uint64) * width
     last = np.minimum(stops.astype(np.uint64) * width - np.uint64(1), span)
     offset = generator.integers(first, last, endpoint=True, dtype=np.uint64)
-    return (np.asarray(grid.lower, dtype=np.int64).view(np.uint64) + offset).view(np.int64)
+    return np.asarray(np.asarray(grid.lower, dtype=np.int64).view(np.uint64) + offset).view(np.int64)
 
 
 def _num_values(grid: Grid) -> int:
@@ -258,7 +250,7 @@ def _positions_of(grid: Grid, numbers: np.ndarray) -> Float[np.ndarray, " rows"]
         clamped = np.clip(numbers, np.int64(grid.lower), np.int64(grid.upper))
         # Unsigned, as in `Grid.cells`: the difference may exceed 2^63.
         offset = clamped.astype(np.int64).view(np.uint64) - np.asarray(grid.lower, dtype=np.int64).view(np.uint64)
-        return (offset.astype(np.float64) + 0.5) / _num_values(grid)
+        return np.asarray((offset.astype(np.float64) + 0.5) / _num_values(grid))
     half_length = grid.upper / 2 - grid.lower / 2  # halved first: the difference may overflow
     along = np.clip(numbers, grid.lower, grid.upper) / 2 - grid.lower / 2
     return along / half_length if half_length else np.zeros(len(numbers))
@@ -269,5 +261,5 @@ def _numbers_at(grid: Grid, positions: Float[np.ndarray, " rows"]) -> np.ndarray
     if grid.integral:
         along = np.clip(positions, 0.0, 1.0 - 2.0**-53) * float(_num_values(grid))
         offset = np.minimum(np.floor(along).astype(np.uint64), np.uint64(_num_values(grid) - 1))
-        return (np.asarray(grid.lower, dtype=np.int64).view(np.uint64) + offset).view(np.int64)
+        return np.asarray(np.asarray(grid.lower, dtype=np.int64).view(np.uint64) + offset).view(np.int64)
     return np.clip(grid.lower * (1 - positions) + grid.upper * positions, grid.lower, grid.upper)

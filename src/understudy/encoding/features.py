@@ -9,20 +9,21 @@ CTGAN fits its mixtures to the rows. Here they are fitted to the privately estim
 post-processing, and no component is narrower than a bin of it.
 """
 
+import abc
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
+from understudy.privacy.mechanisms.discovery import rounded
 from understudy.schema import Domain, NumericDomain
 
 FEATURES = ("binned", "typed", "modes")
-MODES = ("private", "public_grid")
-BINARY = ("one_hot", "bit")
 FEW = 15
 """Integer columns with at most this many values are bits in `typed`, and one-hot in `modes`."""
 LIGHT = 0.005
@@ -34,6 +35,16 @@ Positions = Float[np.ndarray, " rows"]
 Codes = Int[np.ndarray, " rows"]
 Features = Float[np.ndarray, "rows features"]
 Numbers = Sequence[float] | np.ndarray
+
+
+class Values(NamedTuple):
+    """The values of a column, row by row."""
+
+    codes: Codes
+    positions: Positions
+    """The positions of numbers; NaN where one is missing."""
+    uniform: Positions
+    """A random number of each row's own, from 0 to 1."""
 
 
 # --------------------------------------------------------------------------------------------------------------- blocks
@@ -60,7 +71,7 @@ def num_features(blocks: Blocks) -> int:
 
 def starts(blocks: Blocks) -> list[int]:
     """The first feature of each block."""
-    return np.cumsum([0, *(block.size for block in blocks)])[:-1].tolist()
+    return list(itertools.accumulate((block.size for block in blocks[:-1]), initial=0)) if blocks else []
 
 
 # -------------------------------------------------------------------------------------------------------------- columns
@@ -77,13 +88,13 @@ class OneHot:
     def blocks(self) -> Blocks:
         return (Block("one_hot", self.size),)
 
-    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
-        return np.eye(self.size)[codes]
+    def encode(self, values: Values) -> Features:
+        return np.asarray(np.eye(self.size)[values.codes])
 
     def decode(self, features: Features) -> tuple[Codes, Positions]:
         return features.argmax(axis=1), np.full(len(features), np.nan)
 
-    def shares(self, marginal: np.ndarray) -> np.ndarray:
+    def estimated_means(self, marginal: np.ndarray) -> np.ndarray:
         """The estimated mean of each feature; zero if it is not known."""
         return marginal
 
@@ -99,13 +110,13 @@ class Bit:
     def blocks(self) -> Blocks:
         return (Block("bits", 1),)
 
-    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
-        return codes[:, None].astype(float)
+    def encode(self, values: Values) -> Features:
+        return values.codes[:, None].astype(float)
 
     def decode(self, features: Features) -> tuple[Codes, Positions]:
         return (features[:, 0] > 0.5).astype(int), np.full(len(features), np.nan)
 
-    def shares(self, marginal: np.ndarray) -> np.ndarray:
+    def estimated_means(self, marginal: np.ndarray) -> np.ndarray:
         """Unknown: noisy marginals constrain one-hot features alone."""
         return np.zeros(1)
 
@@ -134,31 +145,42 @@ class Number:
         bins = np.searchsorted(inner, positions, side="right")
         return np.where(missing, len(self.edges) - 1, bins), np.where(missing, np.nan, positions)
 
-    def _null_share(self, marginal: np.ndarray) -> float:
+    def _null_fraction(self, marginal: np.ndarray) -> float:
         return float(marginal[-1]) if self.nullable else 0.0
 
 
-class Marked(Number):
-    """A number preceded, if it may be missing, by a one-hot block: present, missing."""
-
-    def _mark(self, missing: np.ndarray) -> Features:
-        return np.stack([~missing, missing], axis=1).astype(float) if self.nullable else np.zeros((len(missing), 0))
-
-    def _is_marked(self, features: Features) -> np.ndarray:
-        return features[:, 1] > features[:, 0] if self.nullable else np.zeros(len(features), dtype=bool)
+class Marked(Number, abc.ABC):
+    """A number preceded, if it may be missing, by a one-hot block: present, missing. A missing one is zeros."""
 
     @property
+    @abc.abstractmethod
     def _block(self) -> Block:
         """The features of a number that is present."""
-        raise NotImplementedError
+
+    @abc.abstractmethod
+    def _express(self, positions: Positions) -> Features:
+        """The features of numbers at these positions."""
+
+    @abc.abstractmethod
+    def _locate(self, features: Features) -> Positions:
+        """The inverse of `_express`."""
 
     @property
     def blocks(self) -> Blocks:
         return (Block("one_hot", 2), self._block) if self.nullable else (self._block,)
 
-    def shares(self, marginal: np.ndarray) -> np.ndarray:
-        null = self._null_share(marginal)
-        return np.r_[[1 - null, null] if self.nullable else [], np.zeros(self._block.size)]
+    def encode(self, values: Values) -> Features:
+        missing = np.isnan(values.positions)[:, None]
+        present = np.where(missing, 0.0, self._express(np.nan_to_num(values.positions)))
+        return np.concatenate([~missing, missing, present], axis=1) if self.nullable else present
+
+    def decode(self, features: Features) -> tuple[Codes, Positions]:
+        missing = features[:, 1] > features[:, 0] if self.nullable else np.zeros(len(features), dtype=bool)
+        return self._to_codes(self._snap(self._locate(features[:, -self._block.size :].astype(float))), missing)
+
+    def estimated_means(self, marginal: np.ndarray) -> np.ndarray:
+        null = self._null_fraction(marginal)
+        return np.concatenate([[1 - null, null] if self.nullable else [], np.zeros(self._block.size)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,17 +188,13 @@ class Line(Marked):
     """A number between its bounds, from -1 to 1."""
 
     kind: ClassVar[str] = "line"
+    _block: ClassVar[Block] = Block("tanh", 1)
 
-    @property
-    def _block(self) -> Block:
-        return Block("tanh", 1)
+    def _express(self, positions: Positions) -> Features:
+        return 2 * positions[:, None] - 1
 
-    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
-        missing = np.isnan(positions)
-        return np.c_[self._mark(missing), np.where(missing, 0.0, 2 * positions - 1)]
-
-    def decode(self, features: Features) -> tuple[Codes, Positions]:
-        return self._to_codes(self._snap((features[:, -1].astype(float) + 1) / 2), self._is_marked(features))
+    def _locate(self, features: Features) -> Positions:
+        return np.asarray((features[:, 0] + 1) / 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,21 +202,14 @@ class Circle(Marked):
     """A cyclic number as the cosine and the sine of its angle, so that both ends of the cycle are neighbours."""
 
     kind: ClassVar[str] = "circle"
+    _block: ClassVar[Block] = Block("tanh", 2)
 
-    @property
-    def _block(self) -> Block:
-        return Block("tanh", 2)
+    def _express(self, positions: Positions) -> Features:
+        angles = 2 * np.pi * positions
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
-    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
-        missing = np.isnan(positions)
-        angles = 2 * np.pi * np.where(missing, 0.0, positions)
-        return np.c_[
-            self._mark(missing), np.where(missing, 0.0, np.cos(angles)), np.where(missing, 0.0, np.sin(angles))
-        ]
-
-    def decode(self, features: Features) -> tuple[Codes, Positions]:
-        angles = np.arctan2(features[:, -1].astype(float), features[:, -2].astype(float))
-        return self._to_codes(self._snap(np.mod(angles / (2 * np.pi), 1.0)), self._is_marked(features))
+    def _locate(self, features: Features) -> Positions:
+        return np.asarray(np.mod(np.arctan2(features[:, 1], features[:, 0]) / (2 * np.pi), 1.0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,26 +217,22 @@ class Bits(Marked):
     """An integer of few values, counted from its lower bound, as bits: the most significant first."""
 
     kind: ClassVar[str] = "bits"
+    whole: int
 
     @property
     def _block(self) -> Block:
-        assert self.whole is not None
         return Block("bits", max(1, (self.whole - 1).bit_length()))
 
-    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
-        assert self.whole is not None
-        missing = np.isnan(positions)
-        index = np.where(missing, 0, _index(np.where(missing, 0.0, positions), self.whole))
-        powers = 1 << np.arange(self._block.size)[::-1]
-        return np.c_[self._mark(missing), (index[:, None] // powers) % 2]
+    @property
+    def _powers(self) -> np.ndarray:
+        return np.asarray(1 << np.arange(self._block.size)[::-1])
 
-    def decode(self, features: Features) -> tuple[Codes, Positions]:
-        assert self.whole is not None
-        powers = 1 << np.arange(self._block.size)[::-1]
-        index = (features[:, -self._block.size :] > 0.5) @ powers
+    def _express(self, positions: Positions) -> Features:
+        return np.asarray(_index(positions, self.whole)[:, None] // self._powers % 2)
+
+    def _locate(self, features: Features) -> Positions:
         # Bits that no value has are above all of them: the nearest value is the largest.
-        positions = (np.minimum(index, self.whole - 1) + 0.5) / self.whole
-        return self._to_codes(positions, self._is_marked(features))
+        return np.asarray((np.minimum((features > 0.5) @ self._powers, self.whole - 1) + 0.5) / self.whole)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,16 +254,16 @@ class Modes(Number):
     def blocks(self) -> Blocks:
         return (Block("one_hot", len(self.means) + self.nullable), Block("tanh", 1))
 
-    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
+    def encode(self, values: Values) -> Features:
         """A component drawn from its posterior, with the row's own uniform number."""
-        missing = np.isnan(positions)
-        known = np.where(missing, 0.5, positions)
+        missing = np.isnan(values.positions)
+        known = np.where(missing, 0.5, values.positions)
         odds = np.cumsum(self._posterior(known), axis=1)
-        chosen = np.minimum((uniform[:, None] >= odds / odds[:, -1:]).sum(axis=1), len(self.means) - 1)
+        chosen = np.minimum((values.uniform[:, None] >= odds / odds[:, -1:]).sum(axis=1), len(self.means) - 1)
         means, reach = np.asarray(self.means)[chosen], REACH * np.asarray(self.stddevs)[chosen]
         along = np.where(missing, 0.0, np.clip((known - means) / reach, -1.0, 1.0))
         components = np.eye(len(self.means) + self.nullable)[np.where(missing, len(self.means), chosen)]
-        return np.c_[components, along]
+        return np.column_stack([components, along])
 
     def decode(self, features: Features) -> tuple[Codes, Positions]:
         category = features[:, :-1].argmax(axis=1)
@@ -266,16 +273,16 @@ class Modes(Number):
         positions = np.asarray(self.means)[chosen] + REACH * np.asarray(self.stddevs)[chosen] * along
         return self._to_codes(self._snap(positions), missing)
 
-    def shares(self, marginal: np.ndarray) -> np.ndarray:
+    def estimated_means(self, marginal: np.ndarray) -> np.ndarray:
         middles = (np.asarray(self.fine_edges[1:]) + np.asarray(self.fine_edges[:-1])) / 2
-        shares = np.asarray(self.fine_masses) @ self._posterior(middles)
-        null = self._null_share(marginal)
-        return np.r_[shares / shares.sum() * (1 - null), [null] if self.nullable else [], 0.0]
+        weights = np.asarray(self.fine_masses) @ self._posterior(middles)
+        null = self._null_fraction(marginal)
+        return np.concatenate([weights / weights.sum() * (1 - null), [null] if self.nullable else [], [0.0]])
 
     def _posterior(self, positions: Positions) -> Float[np.ndarray, "rows components"]:
         logs = _log_densities(positions, np.zeros_like(positions), self.means, self.stddevs, self.weights)
         logs = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return logs / logs.sum(axis=1, keepdims=True)
+        return np.asarray(logs / logs.sum(axis=1, keepdims=True))
 
 
 ColumnLayout = OneHot | Bit | Line | Circle | Bits | Modes
@@ -284,7 +291,7 @@ KINDS: dict[str, type[ColumnLayout]] = {cls.kind: cls for cls in (OneHot, Bit, L
 
 def _index(positions: Positions, whole: int) -> np.ndarray:
     """The integer at a position, counted from the lower bound."""
-    return np.clip(np.floor(positions * whole), 0, whole - 1)
+    return np.asarray(np.clip(np.floor(positions * whole), 0, whole - 1))
 
 
 # --------------------------------------------------------------------------------------------------------------- tables
@@ -299,11 +306,6 @@ class Layout:
     @property
     def blocks(self) -> Blocks:
         return tuple(block for column in self.columns for block in column.blocks)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The number of codes of each column."""
-        return tuple(column.size for column in self.columns)
 
     @property
     def discrete(self) -> tuple[int | None, ...]:
@@ -324,7 +326,7 @@ class Layout:
         """
         uniform = np.random.default_rng(np.asarray(jax.random.key_data(key))).random(codes.shape)
         parts = [
-            column.encode(codes[:, at], positions[:, at], uniform[:, at]).astype(np.float32)
+            column.encode(Values(codes[:, at], positions[:, at], uniform[:, at])).astype(np.float32)
             for at, column in enumerate(self.columns)
         ]
         return np.concatenate(parts, axis=1)
@@ -339,10 +341,10 @@ class Layout:
         codes, positions = zip(*drawn, strict=True)
         return np.stack(codes, axis=1).astype(np.int32), np.stack(positions, axis=1)
 
-    def shares(self, marginals: Sequence[np.ndarray]) -> Float[np.ndarray, " features"]:
+    def estimated_means(self, marginals: Sequence[np.ndarray]) -> Float[np.ndarray, " features"]:
         """The estimated mean of each one-hot feature, by estimated 1-way marginals; zero for other features."""
         return np.concatenate(
-            [column.shares(marginal) for column, marginal in zip(self.columns, marginals, strict=True)]
+            [column.estimated_means(marginal) for column, marginal in zip(self.columns, marginals, strict=True)]
         )
 
     def to_list(self) -> list[dict[str, object]]:
@@ -358,10 +360,10 @@ class Layout:
         ]
 
     @classmethod
-    def from_list(cls, content: Sequence[Mapping]) -> "Layout":
-        def column(entry: Mapping) -> ColumnLayout:
+    def from_list(cls, content: Sequence[Mapping[str, Any]]) -> "Layout":
+        def column(entry: Mapping[str, Any]) -> ColumnLayout:
             facts = {k: tuple(value) if isinstance(value, list) else value for k, value in entry.items() if k != "kind"}
-            return KINDS[entry["kind"]](**facts)  # type: ignore[arg-type]
+            return KINDS[entry["kind"]](**facts)  # type: ignore[arg-type]  # as `to_list` wrote them
 
         return cls(tuple(column(entry) for entry in content))
 
@@ -372,7 +374,6 @@ def layout_of(
     scales: Sequence[NumericDomain | None],
     marginals: Sequence[np.ndarray] | None,
     *,
-    modes: str = "private",
     num_modes: int = 10,
     binary: str = "one_hot",
 ) -> Layout:
@@ -382,30 +383,26 @@ def layout_of(
     for at, (size, scale) in enumerate(zip(domain.sizes, scales, strict=True)):
         known = None if marginals is None else marginals[at]
         is_bit = binary == "bit" and scale is None and size == 2
-        columns.append(Bit() if is_bit else _column_layout(features, size, scale, known, modes, num_modes))
+        columns.append(Bit() if is_bit else _column_layout(features, size, scale, known, num_modes))
     return Layout(tuple(columns))
 
 
 def _column_layout(
-    features: str, size: int, scale: NumericDomain | None, marginal: np.ndarray | None, modes: str, num_modes: int
+    features: str, size: int, scale: NumericDomain | None, marginal: np.ndarray | None, num_modes: int
 ) -> ColumnLayout:
     if features == "binned" or scale is None:
         return OneHot(size)
-    few = scale.whole is not None and scale.whole <= FEW
+    few = scale.whole if scale.whole is not None and scale.whole <= FEW else None
     number = (scale.edges, scale.whole, scale.nullable)
     if features == "typed" and scale.cyclic:
         return Circle(*number)
     if features == "typed":
-        return Bits(*number) if few else Line(*number)
-    if few:
+        return Line(*number) if few is None else Bits(scale.edges, few, scale.nullable)
+    if few is not None:
         return OneHot(size)
     masses = _fine_masses(scale, marginal)
-    if modes == "public_grid":
-        means = (np.arange(num_modes) + 0.5) / num_modes
-        stddevs, weights = np.full(num_modes, 1 / (REACH * num_modes)), np.full(num_modes, 1 / num_modes)
-    else:
-        means, stddevs, weights = weighted_mixture(np.asarray(scale.fine_edges), masses, num_modes)
-    fitted = [tuple(values.tolist()) for values in (means, stddevs, weights)]
+    mixture = weighted_mixture(np.asarray(scale.fine_edges), masses, num_modes)
+    fitted = [tuple(rounded(values).tolist()) for values in mixture]
     return Modes(*number, fitted[0], fitted[1], fitted[2], scale.fine_edges, tuple(masses.tolist()))
 
 
@@ -413,31 +410,35 @@ def _fine_masses(scale: NumericDomain, marginal: np.ndarray | None) -> np.ndarra
     """The probabilities of the fine bins, scaled to the marginal over bins if there is one."""
     masses = np.asarray(scale.fine_masses) + 1e-9 * np.diff(scale.fine_edges)
     if marginal is None:
-        return masses / masses.sum()
+        return np.asarray(masses / masses.sum())
     bin_of = np.searchsorted(scale.first_fine_bin[1:-1], np.arange(len(masses)), side="right")
     inside = np.bincount(bin_of, weights=masses)
     masses = masses / inside[bin_of] * np.asarray(marginal)[bin_of]
-    return masses / masses.sum()
+    return np.asarray(masses / masses.sum())
 
 
 # ------------------------------------------------------------------------------------------------------------- mixtures
 
 
 def weighted_mixture(
-    edges: Float[np.ndarray, " edges"], masses: Float[np.ndarray, " bins"], most: int, *, iterations: int = 200
+    edges: Float[np.ndarray, " edges"],
+    masses: Float[np.ndarray, " bins"],
+    max_components: int,
+    *,
+    iterations: int = 200,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means, standard deviations and weights of at most `most` normal components, by EM on a histogram.
+    """Means, standard deviations and weights of at most `max_components` normal components, by EM on a histogram.
 
     A bin counts with its mass at its middle, and with the variance of a uniform distribution over it. No component is
     narrower than its bins. Post-processing of an estimated histogram.
     """
     widths, middles = np.diff(edges), (edges[1:] + edges[:-1]) / 2
-    most = min(most, len(middles))
+    size = min(max_components, len(middles))
     spread = widths**2 / 12
     # Start with equal masses: each component at its quantile of the histogram.
-    means = np.interp((np.arange(most) + 0.5) / most, np.r_[0.0, np.cumsum(masses)], edges)
+    means = np.interp((np.arange(size) + 0.5) / size, np.r_[0.0, np.cumsum(masses)], edges)
     overall = math.sqrt(masses @ ((middles - masses @ middles) ** 2 + spread))
-    stddevs, weights = np.full(most, max(overall / most, 1e-9)), np.full(most, 1 / most)
+    stddevs, weights = np.full(size, max(overall / size, 1e-9)), np.full(size, 1 / size)
     for _ in range(iterations):
         logs = _log_densities(middles, spread, means, stddevs, weights)
         resp = np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -458,4 +459,4 @@ def _log_densities(
     order)."""
     variances = np.asarray(stddevs) ** 2
     squares = (positions[:, None] - np.asarray(means)) ** 2 + spread[:, None]
-    return np.log(np.asarray(weights)) - np.log(variances) / 2 - squares / (2 * variances)
+    return np.asarray(np.log(np.asarray(weights)) - np.log(variances) / 2 - squares / (2 * variances))

@@ -4,18 +4,20 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Int
 
-from understudy.encoding.arrow import as_numbers, bound_numbers, plain_array
+from understudy.encoding.arrow import as_numbers, bound_numbers
 from understudy.encoding.codec import Codec, estimated_columns
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
 from understudy.encoding.reexpression import Limits, reexpress
 from understudy.errors import BudgetExceeded
-from understudy.privacy.counts import noisy_size
-from understudy.privacy.discovery import (
+from understudy.privacy.accounting.ledger import Ledger, Plan
+from understudy.privacy.mechanisms.counts import noisy_size
+from understudy.privacy.mechanisms.discovery import (
     FINEST,
     FLAT,
     Binning,
@@ -25,12 +27,12 @@ from understudy.privacy.discovery import (
     discover_bounds,
     discover_categories,
     discover_histograms,
+    in_one_pass,
     largest_counts,
 )
-from understudy.privacy.ledger import Ledger, Plan
-from understudy.privacy.rows import PrivateRows
-from understudy.privacy.rows_per_unit import noisy_rows_per_unit, num_bins, to_probabilities
-from understudy.privacy.table import (
+from understudy.privacy.mechanisms.rows_per_unit import noisy_rows_per_unit, num_bins, to_probabilities
+from understudy.privacy.rows.rows import PrivateRows
+from understudy.privacy.rows.table import (
     PrivateTable,
     convert_columns,
     convert_rows,
@@ -39,6 +41,7 @@ from understudy.privacy.table import (
     limit_units,
     reserve_scratch,
 )
+from understudy.rules.comparison import plain_array
 from understudy.schema import BOUNDED, OTHER, Category, Column, Domain, Schema
 
 DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
@@ -116,11 +119,17 @@ def fit_codec(
     if not reexpression.is_identity:
         table = convert_rows(table, reexpression.express)
     num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
-    categories = _estimate_categories(table, plan, ledger, binning)
+    numeric = [column for column in modelled.modelled if column.kind in BOUNDED]
+    categories, bounds = _estimate_domains(table, numeric, plan, ledger, binning)
+    bounds = {name: move_inside(ends, limits.get(name, (None, None))) for name, ends in bounds.items()}
+    bounds |= {column.name: bound_numbers(column) for column in numeric if column.bounds is not None}
     histograms = _histograms(
-        table, modelled, limits, plan, ledger, binning, num_rows=num_rows, curves=reexpression.curves
+        table, numeric, bounds, plan, ledger, binning, num_rows=num_rows, curves=reexpression.curves
     )
-    rows_per_unit = _estimate_rows_per_unit(table, schema, plan, ledger)
+    rows_per_unit: tuple[float, ...] = ()
+    if "rows_per_unit" in plan:
+        noisy_sizes = noisy_rows_per_unit(table, num_bins(schema), plan["rows_per_unit"], ledger)
+        rows_per_unit = tuple(to_probabilities(noisy_sizes).tolist())
 
     def codec_of(categories: Mapping[str, Collection[Category]]) -> Codec:
         columns = tuple(_column_codec(column, categories, histograms, binning) for column in modelled.modelled)
@@ -160,26 +169,32 @@ def merge_rarest(
     return kept
 
 
-def _estimate_rows_per_unit(table: PrivateTable, schema: Schema, plan: Plan, ledger: Ledger) -> tuple[float, ...]:
-    if "rows_per_unit" not in plan:
-        return ()
-    noisy = noisy_rows_per_unit(table, num_bins(schema), plan["rows_per_unit"], ledger)
-    return tuple(to_probabilities(noisy).tolist())
+def _estimate_domains(
+    table: PrivateTable, numeric: Sequence[Column], plan: Plan, ledger: Ledger, binning: Binning
+) -> tuple[dict[str, dict[Category, int]], dict[str, tuple[int | float, int | float]]]:
+    """The categories and bounds that the schema leaves open, in one pass over the rows."""
+    kinds = {column.name: column.kind for column in numeric}
+    listed, bounded = (plan[key].columns if key in plan else () for key in ("categories", "bounds"))
+    functions = dict.fromkeys(listed, plain_array) | _numbers_of([c for c in numeric if c.name in bounded])
+    columns = convert_columns(table, functions)
+    queries = (
+        discover_categories.start(columns.only(listed), plan["categories"], ledger, most=binning.max_categories)
+        if listed
+        else None,
+        discover_bounds.start(columns.only(bounded), kinds, plan["bounds"], ledger) if bounded else None,
+    )
+    categories, bounds = in_one_pass(queries)
+    return categories or {}, bounds or {}
 
 
-def _estimate_categories(
-    table: PrivateTable, plan: Plan, ledger: Ledger, binning: Binning
-) -> dict[str, dict[Category, int]]:
-    if "categories" not in plan:
-        return {}
-    columns = convert_columns(table, dict.fromkeys(plan["categories"].columns, plain_array))
-    return discover_categories(columns, plan["categories"], ledger, most=binning.max_categories)
+def _numbers_of(numeric: Sequence[Column]) -> dict[str, Callable[[pa.ChunkedArray], Any]]:
+    return {column.name: functools.partial(_known_numbers, kind=column.kind) for column in numeric}
 
 
 def _histograms(
     table: PrivateTable,
-    schema: Schema,
-    limits: Mapping[str, Limits],
+    numeric: Sequence[Column],
+    bounds: Mapping[str, tuple[int | float, int | float]],
     plan: Plan,
     ledger: Ledger,
     binning: Binning,
@@ -187,20 +202,13 @@ def _histograms(
     num_rows: int,
     curves: Collection[str] = (),
 ) -> dict[str, Histogram]:
-    numeric = [column for column in schema.modelled if column.kind in BOUNDED]
-    numbers = convert_columns(table, {c.name: functools.partial(_known_numbers, kind=c.kind) for c in numeric})
-    bounds = {column.name: bound_numbers(column) for column in numeric if column.bounds is not None}
-    if "bounds" in plan:
-        kinds = {column.name: column.kind for column in numeric}
-        found = discover_bounds(numbers.only(plan["bounds"].columns), kinds, plan["bounds"], ledger)
-        bounds |= {name: move_inside(ends, limits.get(name, (None, None))) for name, ends in found.items()}
     grids = _grids(numeric, bounds, binning, curves)
     if "histograms" not in plan:
         return {name: Histogram.flat(grid, num_cells=binning.max_bins) for name, grid in grids.items()}
     # Estimated bounds may turn out to span two integers: what was charged for them is then not queried.
     two = {name: Histogram.flat(grid, num_cells=2) for name, grid in grids.items() if grid.is_two_integers}
     levels = {column.name: charged_levels(column, binning) for column in numeric if column.name not in two}
-    queried = numbers.only(tuple(levels))
+    queried = convert_columns(table, _numbers_of([column for column in numeric if column.name in levels]))
     return two | discover_histograms(queried, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
 
 
@@ -237,11 +245,7 @@ def declared_codec(schema: Schema, num_rows: int, rows_per_unit: tuple[float, ..
 
 
 def move_inside(bounds: tuple[int | float, int | float], limits: Limits) -> tuple[int | float, int | float]:
-    """Estimated bounds inside what rules leave: cut off, or moved there if nothing of them would remain.
-
-    >>> move_inside((0, 63), (18, None)), move_inside((0, 7), (18, None)), move_inside((0, 7), (None, -1))
-    ((18, 63), (18, 25), (-8, -1))
-    """
+    """Estimated bounds inside what rules leave: cut off, or moved there if nothing of them would remain."""
     (lower, upper), (least, greatest) = bounds, limits
     width = max(upper - lower, 1)
     if least is not None:
@@ -254,7 +258,7 @@ def move_inside(bounds: tuple[int | float, int | float], limits: Limits) -> tupl
 
 def _known_numbers(values: pa.ChunkedArray, *, kind: str) -> np.ndarray:
     numbers, known = as_numbers(values, kind)
-    return numbers[known]
+    return np.asarray(numbers[known])
 
 
 def _column_codec(

@@ -10,13 +10,11 @@ import functools
 import math
 
 import numpy as np
-import pyarrow as pa
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import cKDTree
 
-from understudy.encoding.arrow import as_numbers, from_numbers
-from understudy.encoding.curve import to_cell, to_index
-from understudy.encoding.steps import Arrays, Rows
+from understudy.encoding.arrow import from_numbers
+from understudy.encoding.reexpression.steps import Arrays, Rows, Step, integer_column, read_integers
 from understudy.errors import SchemaError
 from understudy.schema import Column, Schema
 from understudy.schema.locations import Location
@@ -31,6 +29,8 @@ TRIES = 64
 BOUNDARY_POINTS = 50_000
 """About as many points of the boundary are compared when a point outside is projected."""
 NEAREST = 4
+CHUNK = 2**14
+"""Points that are converted at once: their arrays stay in the cache."""
 
 Degrees = Float[np.ndarray, " points"]
 Numbers = Int[np.ndarray, " points"]
@@ -38,7 +38,7 @@ Vectors = Float[np.ndarray, "points 3"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Located:
+class Located(Step):
     """The step of one location: its columns are modelled as one integer, the number of a point.
 
     A point outside the region is moved to the nearest point inside it, by great-circle distance. A row without a point
@@ -51,10 +51,6 @@ class Located:
     def outputs(self) -> tuple[str, ...]:
         return self.location.names
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return ()
-
     @functools.cached_property
     def numbering(self) -> "AreaNumbering | SiteNumbering":
         """The numbers of the region's points."""
@@ -66,11 +62,8 @@ class Located:
 
     @property
     def modelled(self) -> tuple[Column, ...]:
-        place = self.location
         bounds = (0, max(self.numbering.size - 1, 1))
-        return (
-            Column(name=place.name, kind="integer", bounds=bounds, nullable=place.nullable, per_unit=place.per_unit),
-        )
+        return (integer_column(self.location.columns[0], bounds, name=self.location.name),)
 
     def clean(self, rows: Rows) -> Arrays:
         latitude, longitude, known = self.location.read(rows)
@@ -87,7 +80,7 @@ class Located:
         return {self.location.name: from_numbers(numbers, ~known & self.location.nullable, "integer")}
 
     def restore(self, rows: Rows) -> Arrays:
-        numbers, known = as_numbers(pa.chunked_array([rows[self.location.name]]), "integer")
+        numbers, known = read_integers(rows[self.location.name])
         latitude, longitude = self.numbering.points(np.clip(numbers, 0, self.numbering.size - 1))
         return self.location.write((latitude, longitude, known | (not self.location.nullable)))
 
@@ -123,7 +116,7 @@ class SiteNumbering:
 
     def numbers(self, latitude: Degrees, longitude: Degrees) -> Numbers:
         """The number of the nearest site."""
-        return self._tree.query(unit_vectors(latitude, longitude))[1].astype(np.int64)
+        return np.asarray(self._tree.query(unit_vectors(latitude, longitude))[1], dtype=np.int64)
 
     def points(self, numbers: Numbers) -> tuple[Degrees, Degrees]:
         found = self._ordered[numbers]
@@ -268,11 +261,7 @@ class AreaNumbering:
 
     def _inside(self, at: Numbers, latitude: Degrees, longitude: Degrees) -> Bool[np.ndarray, " points"]:
         """Which rounded points are inside the area. Most cells need no test: rounding stays within two units."""
-        sure = self._cells[1][at] & self._far_inside[at]
-        found = np.ones(len(at), dtype=bool)
-        test = np.flatnonzero(~sure)
-        found[test] = self.area.contains(latitude[test], longitude[test])
-        return found
+        return self._test(self._cells[1][at] & self._far_inside[at], latitude, longitude)
 
     @functools.cached_property
     def _far_inside(self) -> Bool[np.ndarray, " cells"]:
@@ -284,17 +273,21 @@ class AreaNumbering:
         around = [grid[x + 1 + i, y + 1 + j] for i in (-1, 0, 1) for j in (-1, 0, 1)]
         west, south, east, north = self.frame.boxes(x, y, LEVELS).T
         wide = np.minimum(east - west, north - south) > 2 * 10.0**-self.decimals
-        return np.all(around, axis=0) & wide
+        return np.asarray(np.all(around, axis=0) & wide)
 
     def _contains(self, latitude: Degrees, longitude: Degrees) -> Bool[np.ndarray, " points"]:
         """The same as the area's own test, which is left out in cells that are inside with their neighbours."""
         x, y = self.frame.parts(latitude, self.area.extent.unwrap(longitude))
         at, overlaps = self._find(to_index(x >> LEVELS_WITHIN, y >> LEVELS_WITHIN, LEVELS))
-        sure = overlaps & self._far_inside[at]
-        found = np.ones(len(latitude), dtype=bool)
-        test = np.flatnonzero(~sure)
-        found[test] = self.area.contains(latitude[test], longitude[test])
-        return found
+        return self._test(overlaps & self._far_inside[at], latitude, longitude)
+
+    def _test(
+        self, sure: Bool[np.ndarray, " points"], latitude: Degrees, longitude: Degrees
+    ) -> Bool[np.ndarray, " points"]:
+        """Which points are inside the area: those certain to be, and those that pass its test."""
+        inside = sure.copy()
+        inside[~sure] = self.area.contains(latitude[~sure], longitude[~sure])
+        return inside
 
     def _move_inside(self, latitude: Degrees, longitude: Degrees) -> tuple[Degrees, Degrees]:
         """Points of the boundary, rounded, and moved by a few units of the last decimal where that leaves the area."""
@@ -349,6 +342,59 @@ def _scramble(numbers: Numbers, number: int) -> Numbers:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return ((x ^ (x >> np.uint64(31))) >> np.uint64(1)).astype(np.int64)
+
+
+# ---------------------------------------------------------------------------------------------------- the Hilbert curve
+
+
+# An order of the cells of a square grid in which consecutive cells are neighbours on the map. The first digits of an
+# index are the index of a larger square, so ranges of indices are unions of a few squares.
+
+
+def to_index(x: Numbers, y: Numbers, levels: int) -> Numbers:
+    """The index of each cell of a grid with `2**levels` cells on a side."""
+    chunks = [slice(start, start + CHUNK) for start in range(0, max(len(x), 1), CHUNK)]
+    return np.concatenate([_chunk_to_index(x[chunk], y[chunk], levels) for chunk in chunks])
+
+
+def _chunk_to_index(x: Numbers, y: Numbers, levels: int) -> Numbers:
+    x, y = x.astype(np.int64), y.astype(np.int64)
+    last = np.int64(2**levels - 1)
+    index = np.zeros_like(x)
+    for level in range(levels - 1, -1, -1):
+        right, up = (x >> level) & 1, (y >> level) & 1
+        index = (index << 2) | ((3 * right) ^ up)
+        x, y = _turn(x, y, right, up, last)
+    return index
+
+
+def to_cell(index: Numbers, levels: int) -> tuple[Numbers, Numbers]:
+    """The inverse of `to_index`."""
+    cells = [_chunk_to_cell(index[start : start + CHUNK], levels) for start in range(0, max(len(index), 1), CHUNK)]
+    x, y = (np.concatenate(part) for part in zip(*cells, strict=True))
+    return x, y
+
+
+def _chunk_to_cell(index: Numbers, levels: int) -> tuple[Numbers, Numbers]:
+    x, y = np.zeros(len(index), dtype=np.int64), np.zeros(len(index), dtype=np.int64)
+    for level in range(levels):
+        digit = (index >> (2 * level)) & 3
+        right = digit >> 1
+        up = (digit & 1) ^ right
+        x, y = _turn(x, y, right, up, np.int64(2**level - 1))
+        x, y = x | (right << level), y | (up << level)
+    return x, y
+
+
+def _turn(x: Numbers, y: Numbers, right: Numbers, up: Numbers, last: np.int64) -> tuple[Numbers, Numbers]:
+    """The lower quadrants are mirrored, so that the curve enters and leaves them at their neighbours.
+
+    In bits, without branches: x ^ last is last - x, and adding a difference to both exchanges them.
+    """
+    flip = -(right & (up ^ 1)) & last
+    x, y = x ^ flip, y ^ flip
+    exchange = (x ^ y) & -(up ^ 1)
+    return x ^ exchange, y ^ exchange
 
 
 # ----------------------------------------------------------------------------------------------------------- projection

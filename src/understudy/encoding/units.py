@@ -15,17 +15,17 @@ from understudy.encoding.codec import Codec
 from understudy.encoding.columns import ColumnCodec, NumericCodec
 from understudy.errors import ConfigError
 from understudy.notes import Note
-from understudy.privacy.rows_per_unit import num_bins
+from understudy.privacy.mechanisms.rows_per_unit import num_bins
 from understudy.schema import Schema
 from understudy.tables import ColumnOrigin, Origin
 
 ROWS_PER_GROUP = 10
 """The number of rows that a pool should have for each combination of shared codes."""
-MOST_POOLED = 100_000
+MAX_POOLED = 100_000
 """The largest pool, unless more rows are wanted."""
-MOST_OF_A_PREFIX = 40
+MAX_OF_A_PREFIX = 40
 """The most characters that may stand before an id."""
-MOST_LISTED = 10
+MAX_LISTED = 10
 """The most numbers of rows whose percentages are listed."""
 
 
@@ -35,7 +35,7 @@ def pool_factor(codec: Codec, num_rows: int) -> int:
     if not (shared and codec.rows_per_unit):
         return 1
     combinations = math.prod(column.size for column in shared)
-    return max(1, min(-(-ROWS_PER_GROUP * combinations // num_rows), MOST_POOLED // num_rows))
+    return max(1, min(-(-ROWS_PER_GROUP * combinations // num_rows), MAX_POOLED // num_rows))
 
 
 def group_into_units(
@@ -176,9 +176,9 @@ def check_id_prefix(prefix: str | None, schema: Schema, origin: Origin, *, types
     """Refuses a prefix that no id of the synthetic table can have. Follows from the schema and the kept types."""
     if prefix is None:
         return
-    if not isinstance(prefix, str) or not prefix.isprintable() or not prefix.strip() or len(prefix) > MOST_OF_A_PREFIX:
+    if not isinstance(prefix, str) or not prefix.isprintable() or not prefix.strip() or len(prefix) > MAX_OF_A_PREFIX:
         raise ConfigError(
-            f"The prefix of ids must be 1 to {MOST_OF_A_PREFIX} printable characters, such as SYN-; found {prefix!r}."
+            f"The prefix of ids must be 1 to {MAX_OF_A_PREFIX} printable characters, such as SYN-; found {prefix!r}."
         )
     ids = _id_columns(schema)
     if not ids:
@@ -219,12 +219,12 @@ def describe_units(schema: Schema) -> str:
     """Which rows of a unit are used, and what synthetic units are, in a few sentences; empty without a unit."""
     if schema.unit is None:
         return ""
-    most, unit = schema.max_rows_per_unit, schema.unit
-    used = "Only one row" if most == 1 else f"At most {most:,} rows"
-    used += f" of each unit ({unit!r}) {'is' if most == 1 else 'are'} used; further rows are left out."
+    max_rows, unit = schema.max_rows_per_unit, schema.unit
+    used = "Only one row" if max_rows == 1 else f"At most {max_rows:,} rows"
+    used += f" of each unit ({unit!r}) {'is' if max_rows == 1 else 'are'} used; further rows are left out."
     if schema[unit].drop:
         return f"{used} {unit!r} is dropped, so synthetic rows belong to no unit."
-    if most == 1:
+    if max_rows == 1:
         return f"{used} Each synthetic row is a unit of its own."
     names = [column.name for column in schema.columns if column.per_unit]
     shared = f"One value per unit: {', '.join(names)}." if names else "No column is declared per_unit."
@@ -240,12 +240,8 @@ def unit_notes(schema: Schema) -> tuple[Note, ...]:
 
 
 def describe_rows_per_unit(probabilities: Sequence[float]) -> str:
-    """The distribution for people: percentages, or for a long list the mean.
-
-    >>> describe_rows_per_unit((0.5, 0.3, 0.2))
-    '1 (50%), 2 (30%), 3 (20%)'
-    """
-    if len(probabilities) <= MOST_LISTED:
+    """The distribution for people: percentages, or for a long list the mean."""
+    if len(probabilities) <= MAX_LISTED:
         return ", ".join(f"{size} ({probability:.0%})" for size, probability in enumerate(probabilities, start=1))
     mean = sum(size * probability for size, probability in enumerate(probabilities, start=1))
     return f"{mean:.1f} on average, at most {len(probabilities):,}"

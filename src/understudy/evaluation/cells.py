@@ -8,19 +8,20 @@ import numpy as np
 from jaxtyping import Float
 
 from understudy.errors import ConfigError
-from understudy.evaluation.counting import Grid, frequencies, row_counts, total_variation
-from understudy.evaluation.scores import Result, Score, no_scores
-from understudy.evaluation.table import ColumnSpec, EncodedTable, Layout
-from understudy.schema.values import format_list
+from understudy.evaluation.counting import Grid, frequencies, total_variation
+from understudy.evaluation.scores import Result, Score, echo_settings, no_scores
+from understudy.evaluation.table import EncodedTable, Layout
+from understudy.rules.values import format_list
 
-MOST_CELLS = 10_000_000
+BINS = 20
+"""The number of bins of a numeric column."""
+MAX_CELLS = 10_000_000
 DEFAULT_CELLS = 10_000
 """The most cells of the table that `cell_accuracy` chooses by default."""
 
 
-def cell_accuracy(
-    real: EncodedTable, synthetic: EncodedTable, columns: Sequence[str] | None = None, *, bins: int = 20
-) -> Result:
+@echo_settings
+def cell_accuracy(real: EncodedTable, synthetic: EncodedTable, columns: Sequence[str] | None = None) -> Result:
     """The mean over all cells of a joint table, empty ones included, of 1 - |real frequency - synthetic frequency|.
 
     Cells are those that the layout allows: categories or bins, and nulls where real rows have them. Rows elsewhere
@@ -28,17 +29,13 @@ def cell_accuracy(
     `default_cells`.
     """
     columns = default_cells(real.layout) if columns is None else columns
-    settings = {**row_counts(real, synthetic), "columns": list(columns), "bins": bins}
-    if not columns:
-        why = f"No discrete column has at most {DEFAULT_CELLS} categories."
+    settings = {"columns": list(columns), "bins": BINS}
+    if why := _why_none(real.layout, columns):
         return no_scores("cell_accuracy", why, settings=settings)
-    _check_columns(real.layout, columns)
-    specs = [real.layout[name] for name in columns]
-    total = math.prod(_cell_sizes(specs, bins))
-    if total > MOST_CELLS:
-        return no_scores("cell_accuracy", _too_many(total), settings=settings)
-    cells, *counts = Grid.of(real, synthetic, bins, columns).occupied_cells()
-    allowed = _allowed(cells, specs, bins)
+    sizes = _cell_sizes(real.layout, columns)
+    total = math.prod(sizes)
+    cells, *counts = Grid.of(real, synthetic, BINS, columns).occupied_cells()
+    allowed = _allowed(cells, sizes)
     p, q = map(frequencies, counts)
     return Result(
         scores={
@@ -56,35 +53,28 @@ def cell_accuracy(
 
 
 def cells_won(
-    real: EncodedTable, synthetics: Mapping[str, EncodedTable], columns: Sequence[str] | None = None, *, bins: int = 20
+    real: EncodedTable, synthetics: Mapping[str, EncodedTable], columns: Sequence[str] | None = None
 ) -> dict[str, object]:
     """In how many cells of a joint table each synthetic table is closest to the real frequency.
 
-    The first listed wins a tie; cells where several are closest, such as empty ones, are also counted as ties. Without
-    columns or tables, or with too many cells, nothing is counted and "why" says so.
+    The first listed wins a tie; cells where several are closest, such as empty ones, are also counted as ties. If there
+    are no columns, or too many cells, nothing is counted and "why" says so.
     """
     columns = default_cells(real.layout) if columns is None else columns
-    if not columns or not synthetics:
-        return {"won": {}, "ties": 0, "cells": 0, "why": "There are no columns or no tables to compare."}
-    _check_columns(real.layout, columns)
-    specs = [real.layout[name] for name in columns]
-    total = math.prod(_cell_sizes(specs, bins))
-    if total > MOST_CELLS:
-        return {"won": {}, "ties": 0, "cells": total, "why": _too_many(total)}
-    errors = np.stack([_cell_errors(real, each, specs, bins) for each in synthetics.values()])
+    if why := _why_none(real.layout, columns):
+        return {"won": {}, "ties": 0, "cells": 0, "why": why}
+    errors = np.stack([_cell_errors(real, each, columns) for each in synthetics.values()])
     best = np.argmin(errors, axis=0)
     ties = (errors == errors.min(axis=0)).sum(axis=0) > 1
     won = np.bincount(best, minlength=len(synthetics)).tolist()
-    return {"won": dict(zip(synthetics, won, strict=True)), "ties": int(ties.sum()), "cells": total}
+    return {"won": dict(zip(synthetics, won, strict=True)), "ties": int(ties.sum()), "cells": len(best)}
 
 
-def _cell_errors(
-    real: EncodedTable, synthetic: EncodedTable, specs: Sequence[ColumnSpec], bins: int
-) -> Float[np.ndarray, " cells"]:
+def _cell_errors(real: EncodedTable, synthetic: EncodedTable, columns: Sequence[str]) -> Float[np.ndarray, " cells"]:
     """|real frequency - synthetic frequency| of every cell, times the number of real rows, without rounding."""
-    cells, *counts = Grid.of(real, synthetic, bins, [spec.name for spec in specs]).occupied_cells()
-    allowed = _allowed(cells, specs, bins)
-    sizes = _cell_sizes(specs, bins)
+    cells, *counts = Grid.of(real, synthetic, BINS, columns).occupied_cells()
+    sizes = _cell_sizes(real.layout, columns)
+    allowed = _allowed(cells, sizes)
     errors = np.zeros(math.prod(sizes))
     # Integers until the last division: frequencies of tables of different sizes would differ by rounding.
     difference = np.abs(counts[0] * synthetic.num_rows - counts[1] * real.num_rows) / synthetic.num_rows
@@ -99,7 +89,7 @@ def default_cells(layout: Layout) -> list[str]:
     """
     candidates, seen = [], dict[int, int]()
     for spec in layout.discrete:
-        size = _cell_sizes([spec], 1)[0]
+        (size,) = _cell_sizes(layout, [spec.name])
         seen[size] = seen.get(size, 0) + 1
         if seen[size] <= 3:  # later columns of the same size would only repeat these
             candidates.append((spec.name, size))
@@ -112,21 +102,22 @@ def default_cells(layout: Layout) -> list[str]:
     return best
 
 
-def _cell_sizes(specs: Sequence[ColumnSpec], bins: int) -> tuple[int, ...]:
-    return tuple((bins if spec.is_numeric else len(spec.categories)) + spec.has_nulls for spec in specs)
+def _cell_sizes(layout: Layout, columns: Sequence[str]) -> tuple[int, ...]:
+    specs = [layout[name] for name in columns]
+    return tuple((BINS if spec.is_numeric else len(spec.categories)) + spec.has_nulls for spec in specs)
 
 
-def _allowed(cells: np.ndarray, specs: Sequence[ColumnSpec], bins: int) -> np.ndarray:
+def _allowed(cells: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """Which occupied cells are cells of the layout: the codes of nulls and unlisted values come last."""
-    return np.all(cells < np.array(_cell_sizes(specs, bins)), axis=1)
+    return np.all(cells < np.array(sizes), axis=1)
 
 
-def _too_many(cells: int) -> str:
-    return f"The columns have {cells:,} joint cells, more than {MOST_CELLS:,}. Use fewer columns or bins."
-
-
-def _check_columns(layout: Layout, columns: Sequence[str]) -> None:
-    if not columns or len(set(columns)) < len(columns):
-        raise ConfigError(f"columns must be one or more distinct names, found {format_list(list(columns)) or 'none'}.")
-    for name in columns:
-        layout[name]
+def _why_none(layout: Layout, columns: Sequence[str]) -> str:
+    """Why no cells of these columns are counted; empty if they are."""
+    if not columns:
+        return f"No discrete column has at most {DEFAULT_CELLS} categories."
+    if len(set(columns)) < len(columns):
+        raise ConfigError(f"columns must be distinct names, found {format_list(list(columns))}.")
+    if (cells := math.prod(_cell_sizes(layout, columns))) <= MAX_CELLS:
+        return ""
+    return f"The columns have {cells:,} joint cells, more than {MAX_CELLS:,}. Use fewer columns."

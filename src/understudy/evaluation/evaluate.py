@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import functools
-import math
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +13,12 @@ from understudy._version import __version__
 from understudy.errors import ConfigError, UnderstudyWarning, did_you_mean
 from understudy.evaluation import inputs
 from understudy.evaluation.cells import cells_won
-from understudy.evaluation.checks import warn_of_copies
 from understudy.evaluation.groups import EFFORTS, GROUPS, Comparison, Effort, Group
-from understudy.evaluation.inputs import Messages, Source, SyntheticTable
+from understudy.evaluation.inputs import Reader, Source, SyntheticTable
 from understudy.evaluation.parallel import report_jobs
 from understudy.evaluation.scorecard import FORMAT, REAL, VERSION, WARNING, Scorecard
-from understudy.evaluation.scores import CATALOGUE, Json, Metric, Result, Score, Status, no_scores
+from understudy.evaluation.scores import CATALOGUE, Json, Metric, Result, Score, Status, no_scores, plain
+from understudy.evaluation.validity import warn_of_copies
 from understudy.progress import Progress, ShowProgress, open_progress, stretch_progress
 from understudy.schema import SchemaSource, as_schema
 from understudy.tables import ReadOptions
@@ -64,7 +63,13 @@ def evaluate(
             that Understudy did not write.
         progress: True for a progress bar, or a function of the fraction done and what is being computed.
 
-    Warnings, such as of a holdout that is part of the real table, are raised as `UnderstudyWarning`.
+    Returns:
+        The scorecard. Warnings, such as of a holdout that is part of the real table, are raised as `UnderstudyWarning`.
+
+    Raises:
+        TableError: A table cannot be read, or is too small.
+        SchemaError: The schema is malformed, or does not match the columns of the tables.
+        ConfigError: There is no such metric, effort or target, or a condition cannot be read.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"member": ["yes", "no"] * 50})
@@ -74,17 +79,14 @@ def evaluate(
     """
     level = _find_effort(effort)
     chosen = _select_groups(metrics)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-        raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, found {seed!r}.")
-    messages, reading = Messages(), reading or ReadOptions()
+    check_seed(seed)
+    reader = Reader(reading or ReadOptions(), int(seed))
     declared = None if schema is None else as_schema(schema)
     with open_progress(progress, "evaluating") as shown:
         report = stretch_progress(shown, 0.0, 1.0)
         report(0.0, "reading the tables")
-        real_tables = inputs.read_real(
-            real, declared, holdout, int(seed), messages, reading, from_split=holdout_from_split
-        )
-        tables = inputs.read_synthetic(synthetic, real_tables, int(seed), messages, reading)
+        real_tables = reader.read_real(real, declared, holdout, from_split=holdout_from_split)
+        tables = reader.read_synthetic(synthetic, real_tables)
         column = inputs.find_target(real_tables.layout, target)
         comparison = Comparison(
             **vars(real_tables),
@@ -98,24 +100,24 @@ def evaluate(
         )
         if metrics is None:
             chosen = {group: each for group, each in chosen.items() if group.applies(comparison)}
-        body = _run_groups(chosen, comparison, tables, messages, report)
-    head = _head(comparison, tables)
-    test_name = "a fifth of the real table" if holdout is None else inputs.name_of(holdout, "holdout")
-    test_source = {"name": test_name, "file": _file_of(holdout), "given": holdout is not None}
-    sources = {
-        "real": {**head["real"], "name": inputs.name_of(real, "the real table"), "file": _file_of(real)},
-        "holdout": {**head["holdout"], **test_source},
-    }
-    scorecard = Scorecard({**head, **sources, **body})
+        body = _run_groups(chosen, comparison, tables, reader, report)
+    scorecard = Scorecard({**_head(comparison, tables, real, holdout), **body})
     for text in scorecard.warnings:
         warnings.warn(text, UnderstudyWarning, stacklevel=2)
     return scorecard
 
 
+def check_seed(seed: object) -> None:
+    """Refuses what scikit-learn cannot be seeded with."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+        raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, found {seed!r}.", setting="seed")
+
+
 def _find_effort(name: str) -> Effort:
     if name not in EFFORTS:
         raise ConfigError(
-            f"effort must be {', '.join(map(repr, EFFORTS))}, found {name!r}.{did_you_mean(name, EFFORTS)}"
+            f"effort must be {', '.join(map(repr, EFFORTS))}, found {name!r}.{did_you_mean(name, EFFORTS)}",
+            setting="effort",
         )
     return EFFORTS[name]
 
@@ -125,14 +127,16 @@ def _select_groups(metrics: Sequence[str] | None) -> dict[Group, tuple[Metric, .
     if metrics is None:
         return {group: group.metrics for group in GROUPS}
     if isinstance(metrics, str):
-        raise ConfigError("metrics must be a list of names, not a string.")
+        raise ConfigError("metrics must be a list of names, not a string.", setting="metrics")
     if not metrics:
-        raise ConfigError("metrics is empty. Name at least one, or omit it for all.")
+        raise ConfigError("metrics is empty. Name at least one, or omit it for all.", setting="metrics")
     known = {group.name for group in GROUPS} | set(CATALOGUE)
     for name in metrics:
         if name not in known:
             groups = ", ".join(group.name for group in GROUPS)
-            raise ConfigError(f"There is no metric {name!r}.{did_you_mean(name, known)} The groups: {groups}.")
+            raise ConfigError(
+                f"There is no metric {name!r}.{did_you_mean(name, known)} The groups: {groups}.", setting="metrics"
+            )
     shown = {
         group: tuple(metric for metric in group.metrics if group.name in metrics or metric.key in metrics)
         for group in GROUPS
@@ -144,13 +148,13 @@ def _run_groups(
     chosen: Mapping[Group, tuple[Metric, ...]],
     comparison: Comparison,
     tables: Mapping[str, SyntheticTable],
-    messages: Messages,
+    reader: Reader,
     report: Progress,
 ) -> Json:
     """Compute all groups: the part of the document that holds results."""
-    messages.notes.extend(_size_notes(comparison))
-    notes: list[Json] = [{"group": None, "tables": [], "text": note} for note in messages.notes]
-    warnings = list(messages.warnings)
+    known = (*reader.notes, *_size_notes(comparison))
+    notes: list[Json] = [{"group": None, "tables": [], "text": note} for note in known]
+    warnings = list(reader.warnings)
     entries: list[Json] = []
     settings: dict[str, Json] = {}
     details: dict[str, dict[str, object]] = {}
@@ -169,8 +173,8 @@ def _run_groups(
                 results[name] = _run(group, comparison, tables.get(name))
             done += costs[group]
         entries += [_entry(metric, group, comparison, results) for metric in shown]
-        settings[group.name] = _settings({name: _plain_object(results[name].settings) for name in tables})
-        details[group.name] = {name: _plain(result.details) for name, result in results.items() if result.details}
+        settings[group.name] = _settings({name: plain(results[name].settings) for name in tables})
+        details[group.name] = {name: plain(result.details) for name, result in results.items() if result.details}
         notes += _group_notes(group.name, {name: results[name].notes for name in tables})
         if group.name == "closest_record":
             warnings += [text for name in tables for text in warn_of_copies(name, results[name])]
@@ -179,7 +183,7 @@ def _run_groups(
     body: dict[str, object] = {"warnings": warnings, "notes": notes, "metrics": entries, "settings": settings}
     body |= {"seconds": seconds, "details": details}
     if "cell_accuracy" in details and len(tables) > 1:
-        body["cells_won"] = _plain(cells_won(comparison.real, {name: table.encoded for name, table in tables.items()}))
+        body["cells_won"] = plain(cells_won(comparison.real, {name: table.encoded for name, table in tables.items()}))
     return body
 
 
@@ -204,8 +208,9 @@ def _size_notes(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _head(comparison: Comparison, tables: Mapping[str, SyntheticTable]) -> Json:
+def _head(comparison: Comparison, tables: Mapping[str, SyntheticTable], real: Source, holdout: "Source | None") -> Json:
     """The part of the document that describes the tables and the settings."""
+    held_out = "a fifth of the real table" if holdout is None else inputs.name_of(holdout, "holdout")
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -214,11 +219,21 @@ def _head(comparison: Comparison, tables: Mapping[str, SyntheticTable]) -> Json:
         "created": datetime.date.today().isoformat(),
         "effort": comparison.effort.name,
         "seed": comparison.seed,
-        "real": {"rows": comparison.real.num_rows},
-        "holdout": {"rows": comparison.test.num_rows, "seen": comparison.holdout_seen},
+        "real": {
+            "rows": comparison.real.num_rows,
+            "name": inputs.name_of(real, "the real table"),
+            "file": _file_of(real),
+        },
+        "holdout": {
+            "rows": comparison.test.num_rows,
+            "seen": comparison.holdout_seen,
+            "name": held_out,
+            "file": _file_of(holdout),
+            "given": holdout is not None,
+        },
         "synthetic": [{"name": name, "rows": table.table.num_rows} for name, table in tables.items()],
         "target": None if comparison.target is None else comparison.target.name,
-        "positive": _plain(comparison.positive),
+        "positive": plain(comparison.positive),
     }
 
 
@@ -273,30 +288,11 @@ def _entry(metric: Metric, group: Group, comparison: Comparison, results: Mappin
     comparable = not group.cut or _is_comparable(comparison)
     about_reference = {"what": group.reference_is, "rows": rows, "comparable": comparable}
     return {
-        **_plain_object(dataclasses.asdict(metric)),
+        **plain(dataclasses.asdict(metric)),
         "reference": {**_score(reference), **about_reference} if reference.is_defined else None,
         "values": {name: _score(score) for name, score in scores.items()},
     }
 
 
 def _score(score: Score) -> Json:
-    return {"value": _plain(score.value), "error": _plain(score.error), "status": score.status.value, "why": score.why}
-
-
-def _plain_object(content: Json) -> dict[str, object]:
-    return {str(key): _plain(item) for key, item in content.items()}
-
-
-def _plain(value: object) -> object:
-    """JSON without NaN or infinities, floats to six digits."""
-    if isinstance(value, Mapping):
-        return _plain_object(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return value
+    return {"value": plain(score.value), "error": plain(score.error), "status": score.status.value, "why": score.why}

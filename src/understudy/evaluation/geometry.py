@@ -7,7 +7,7 @@ by Tantipongpipat, Waites, Boob, Siva and Cummings: between samples of 100 rows,
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -17,8 +17,9 @@ from scipy.special import entr
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
+from understudy.evaluation.counting import row_counts
 from understudy.evaluation.parallel import run_in_threads
-from understudy.evaluation.scores import Result, Score, no_scores
+from understudy.evaluation.scores import Result, Score, echo_settings, no_scores
 from understudy.evaluation.table import EncodedTable, Layout
 
 FEW_ROWS = 100
@@ -30,6 +31,7 @@ Cost = Literal["squared", "euclidean"]
 Points = Float[np.ndarray, "rows features"]
 
 
+@echo_settings
 def pca_marginal(
     real: EncodedTable,
     synthetic: EncodedTable,
@@ -54,20 +56,9 @@ def pca_marginal(
     some = real.at_most(max_rows, seed=seed).features()
     scaling = _scaling(some)
     if basis_fraction < 1:
-        some = some[_draw(generator, len(some), max(1, round(basis_fraction * len(some))))]
+        some = some[generator.choice(len(some), max(1, round(basis_fraction * len(some))), replace=False)]
     vectors, explained = _principal_components(_standardise(some, *scaling))
-    settings = {
-        "cost": cost,
-        "num_points": num_points,
-        "basis_fraction": basis_fraction,
-        "sample": sample,
-        "repeats": repeats,
-        "max_rows": max_rows,
-        "seed": seed,
-        "basis_rows": len(some),
-        "real_rows": real.num_rows,
-        "synthetic_rows": synthetic.num_rows,
-    }
+    settings = {"basis_rows": len(some)}
     if explained is None:
         why = "No column of the real table varies, so it has no principal components."
         return no_scores("pca", why, settings=settings)
@@ -84,8 +75,8 @@ def pca_marginal(
         notes=_small_notes(real.num_rows, sample),
         details={
             "explained": explained.round(3).tolist(),
-            "real": project(_some(real, num_points, generator)).round(3).tolist(),
-            "synthetic": project(_some(synthetic, num_points, generator)).round(3).tolist(),
+            "real": project(real.at_most(num_points, seed=generator)).round(3).tolist(),
+            "synthetic": project(synthetic.at_most(num_points, seed=generator)).round(3).tolist(),
             "real_baseline": transports.baseline(real, seed, diameter),
             "loadings": _loadings(vectors, real.layout.feature_names()),
         },
@@ -112,6 +103,7 @@ def _loadings(vectors: Float[np.ndarray, "features k"], names: list[str]) -> lis
     ]
 
 
+@echo_settings
 def wasserstein(
     real: EncodedTable,
     synthetic: EncodedTable,
@@ -133,21 +125,13 @@ def wasserstein(
     distances = transports.between(real, synthetic, generator)
     return Result(
         scores={"wasserstein": _mean(distances), "wasserstein_score": _mean(1 - distances / diameter)},
-        settings={
-            "cost": cost,
-            "sample": sample,
-            "repeats": repeats,
-            "seed": seed,
-            "baseline_sample": min(sample, real.num_rows // 2),
-            "largest_distance": diameter,
-            "real_rows": real.num_rows,
-            "synthetic_rows": synthetic.num_rows,
-        },
+        settings={"baseline_sample": min(sample, real.num_rows // 2), "largest_distance": diameter},
         details={"real_baseline": transports.baseline(real, seed, diameter)},
         notes=_small_notes(real.num_rows, sample),
     )
 
 
+@echo_settings
 def jensen_shannon(
     real: EncodedTable, synthetic: EncodedTable, *, max_rows: int | None = 20_000, seed: int = 0
 ) -> Result:
@@ -159,32 +143,19 @@ def jensen_shannon(
     """
     real, synthetic = real.at_most(max_rows, seed=seed), synthetic.at_most(max_rows, seed=seed)
     settings = {
-        "max_rows": max_rows,
-        "seed": seed,
         "discriminator": "histogram gradient boosting, learning rate 0.1, at most 200 trees, stopped early, classes "
         "balanced",
-        "real_rows": real.num_rows,
-        "synthetic_rows": synthetic.num_rows,
+        **row_counts(real, synthetic),
     }
     if min(real.num_rows, synthetic.num_rows) < FEW_ROWS:
         why = f"The discriminator needs {FEW_ROWS} rows of each table."
         return no_scores("jensen_shannon", why, settings=settings)
     # One seed for both: a row and its copy fall into the same half.
     halves = zip(real.split(0.5, seed=seed), synthetic.split(0.5, seed=seed), strict=True)
-    (train, train_labels), (test, test_labels) = (
-        (np.concatenate([_codes(one) for one in pair]), np.repeat([0, 1], [one.num_rows for one in pair]))
-        for pair in halves
-    )
-    discriminator = HistGradientBoostingClassifier(
-        max_iter=200,
-        early_stopping=True,
-        validation_fraction=0.2,
-        class_weight="balanced",
-        categorical_features=[not spec.is_numeric and len(spec.labels) <= MANY_CODES for spec in real.layout.columns],
-        random_state=seed,
-    )
-    run_in_threads([partial(discriminator.fit, train, train_labels)])
-    belief = discriminator.predict_proba(test)[:, 1]
+    train, test = halves
+    discriminator = train_discriminator(*train, seed=seed, max_iter=200, early_stopping=True, validation_fraction=0.2)
+    test_labels = np.repeat([0, 1], [part.num_rows for part in test])
+    belief = discriminator.predict_proba(np.concatenate([codes_of(part) for part in test]))[:, 1]
     divergence = _entropy((belief + 0.5) / 2) - (_entropy(belief) + _entropy(np.array(0.5))) / 2
     divergence = np.maximum(divergence, 0.0)  # rounding can leave -1e-17
     parts = [divergence[test_labels == label] for label in (0, 1)]
@@ -197,6 +168,21 @@ def jensen_shannon(
         settings=settings,
         details={"num_trees": int(discriminator.n_iter_)},
     )
+
+
+def train_discriminator(
+    zeros: EncodedTable, ones: EncodedTable, *, seed: int, **options: Any
+) -> HistGradientBoostingClassifier:
+    """Boosted trees that distinguish the rows of two tables by `codes_of` them; both tables have the same weight."""
+    rows = np.concatenate([codes_of(zeros), codes_of(ones)])
+    model = HistGradientBoostingClassifier(
+        class_weight="balanced",
+        categorical_features=[not spec.is_numeric and len(spec.labels) <= MANY_CODES for spec in zeros.layout.columns],
+        random_state=seed,
+        **options,
+    )
+    run_in_threads([partial(model.fit, rows, np.repeat([0, 1], [zeros.num_rows, ones.num_rows]))])
+    return model
 
 
 def transport(first: Points, second: Points, *, cost: Cost = "squared") -> float:
@@ -236,7 +222,7 @@ class _Transports(NamedTuple):
     ) -> Float[np.ndarray, " repeats"]:
         """Distances between samples of two tables; one, where the samples are the tables."""
         repeats = 1 if max(first.num_rows, second.num_rows) <= self.sample else self.repeats
-        samples = ([_some(table, self.sample, generator) for table in (first, second)] for _ in range(repeats))
+        samples = ([table.at_most(self.sample, seed=generator) for table in (first, second)] for _ in range(repeats))
         return np.array([transport(*map(self.encode, pair), cost=self.cost) for pair in samples])
 
     def baseline(self, real: EncodedTable, seed: int, diameter: float) -> dict[str, float | None]:
@@ -245,7 +231,8 @@ class _Transports(NamedTuple):
         if not size:
             return {"value": None, "error": None, "score": None}
         generator = np.random.default_rng([seed, 1])
-        draws = (self.encode(real.take(_draw(generator, real.num_rows, 2 * size))) for _ in range(self.repeats))
+        drawn = (generator.choice(real.num_rows, 2 * size, replace=False) for _ in range(self.repeats))
+        draws = (self.encode(real.take(rows)) for rows in drawn)
         mean = _mean(np.array([transport(rows[:size], rows[size:], cost=self.cost) for rows in draws]))
         return {"value": mean.value, "error": mean.error, "score": 1 - mean.value / diameter}
 
@@ -257,15 +244,6 @@ def _small_notes(num_rows: int, sample: int) -> tuple[str, ...]:
         f"The real table is small: the baseline is the distance between samples of {num_rows // 2} rows, fewer than the"
         f" {sample} of the other distances, so it is larger by chance.",
     )
-
-
-def _some(table: EncodedTable, num_rows: int, generator: np.random.Generator) -> EncodedTable:
-    """`num_rows` rows drawn without replacement; all, in their order, if there are no more."""
-    return table if table.num_rows <= num_rows else table.take(_draw(generator, table.num_rows, num_rows))
-
-
-def _draw(generator: np.random.Generator, num_rows: int, wanted: int) -> np.ndarray:
-    return generator.choice(num_rows, wanted, replace=False)
 
 
 def _mean(values: Float[np.ndarray, " repeats"]) -> Score:
@@ -284,7 +262,7 @@ def _standardise(points: Points, means: np.ndarray, weights: np.ndarray) -> Poin
     return (points - means) * weights
 
 
-def _codes(table: EncodedTable) -> Float[np.ndarray, "rows columns"]:
+def codes_of(table: EncodedTable) -> Float[np.ndarray, "rows columns"]:
     """Numbers with NaN for nulls, and codes: missing and unlisted values stay visible."""
     columns = [np.clip(table[spec.name], -1e100, 1e100) for spec in table.layout.columns]
     return np.stack(columns, axis=1).astype(np.float64)

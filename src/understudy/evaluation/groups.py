@@ -241,15 +241,15 @@ def _has_locations(comparison: Comparison) -> bool:
 
 def _locations(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
     """Scores of all locations of the schema, on at most `compared_rows` synthetic rows."""
-    if not _has_locations(comparison):
+    named = [location for location in comparison.schema.locations if not location.drop]
+    if not named:
         why = 'The schema declares no location (kind = "location").'
         return no_scores("locations", why, Status.NOT_APPLICABLE)
-    named = [location for location in comparison.schema.locations if not location.drop]
     most = comparison.compared_rows
     cut = table if most is None else table.slice(0, most)
     real = {each.name: locations.known_points(each, comparison.train, comparison.table) for each in named}
     fake = {each.name: locations.known_points(each, comparison.cut(synthetic), cut) for each in named}
-    return locations.location_scores(comparison.schema, real, fake)
+    return locations.location_scores(named, real, fake)
 
 
 def _correlations(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import (
@@ -26,7 +26,7 @@ from sklearn.neural_network import MLPClassifier
 from understudy.errors import ConfigError, SchemaError, did_you_mean
 from understudy.evaluation.parallel import run_in_threads
 from understudy.evaluation.predictions import SCORES, Predictions, bootstrap_error
-from understudy.evaluation.scores import Json, Result, Score
+from understudy.evaluation.scores import Json, Result, Score, echo_settings
 from understudy.evaluation.table import ColumnSpec, EncodedTable
 
 RowLimit = int | Mapping[str, int | None] | None
@@ -72,6 +72,7 @@ def rarer_class(real: EncodedTable, target: str) -> object:
     return categories[0] if first < second else categories[1]
 
 
+@echo_settings
 def learn(
     train: EncodedTable,
     test: EncodedTable,
@@ -98,23 +99,20 @@ def learn(
     spec = _check_target(train, target, models)
     positive = rarer_class(test, target) if positive is None else positive
     positive_code = _code(spec, positive)
-    notes = _unlisted_notes(target, train=train, test=test)
-    train, test = (table.take(table[target] < len(spec.categories)) for table in (train, test))
+    (train, test), notes = rows_with_target(target, train=train, test=test)
+    others = [name for name in train.layout.names if name != target]
     limits = {name: max_rows.get(name) if isinstance(max_rows, Mapping) else max_rows for name in models}
     settings = {
-        "target": target,
         "positive": None if positive_code is None else positive,
-        "models": list(models),
         "max_rows": limits,
-        "bootstrap": bootstrap,
-        "seed": seed,
         "train_rows": {name: min(train.num_rows, limit or train.num_rows) for name, limit in limits.items()},
         "test_rows": test.num_rows,
     }
     installed = [name for name in models if name != OPTIONAL or importlib.util.find_spec(OPTIONAL)]
     if len(installed) < len(models):
         notes.append("xgboost is not installed, so this model was skipped.")
-    if why := _why_not(train, test, target, installed):
+    why = why_untrained(target, others, train=train, test=test) if installed else "None of the models is installed."
+    if why:
         none = dict.fromkeys(KEYS, Score.none(why))
         details: Json = {"models": {}, "roc": {}, "importance": {}}
         return Result(scores=none, settings=settings, details=details, notes=tuple(notes))
@@ -138,8 +136,8 @@ def class_probabilities(
     train: EncodedTable, rows: EncodedTable, *, target: str, seed: int = 0
 ) -> Float[np.ndarray, "rows classes"] | None:
     """The target's class probabilities for each row by logistic regression; None if `train` has one class only."""
-    spec = _check_target(train, target, ())
-    train = train.take(train[target] < len(spec.categories))
+    _check_target(train, target, ())
+    train = train.take(_has_target(train, target))
     if len(train.layout.names) < 2 or len(np.unique(train[target])) < 2:
         return None
     return _fit_models(train, rows, target, {"logistic": None}, seed)["logistic"].probabilities
@@ -228,7 +226,9 @@ def difference(synthetic: Result, real: Result, key: str) -> dict[str, float | N
 def _check_target(train: EncodedTable, target: str, models: Sequence[str]) -> ColumnSpec:
     spec = train.layout[target]
     if spec.is_numeric:
-        raise SchemaError(f"The target {target!r} is numeric, expected a discrete column. Use learn_numeric.")
+        raise SchemaError(
+            f"The target {target!r} is numeric, expected a discrete column. Use learn_numeric.", column=target
+        )
     check_models(models, CLASSIFIERS)
     return spec
 
@@ -236,7 +236,9 @@ def _check_target(train: EncodedTable, target: str, models: Sequence[str]) -> Co
 def check_models(models: Sequence[str], known: Mapping[str, object]) -> None:
     for name in models:
         if name not in known:
-            raise ConfigError(f"There is no model {name!r}.{did_you_mean(name, known)} All: {', '.join(known)}.")
+            raise ConfigError(
+                f"There is no model {name!r}.{did_you_mean(name, known)} All: {', '.join(known)}.", setting="models"
+            )
 
 
 def _code(spec: ColumnSpec, positive: object) -> int | None:
@@ -244,30 +246,42 @@ def _code(spec: ColumnSpec, positive: object) -> int | None:
     if len(spec.categories) != 2:
         return None
     if positive in spec.categories:
-        return spec.categories.index(positive)  # type: ignore[arg-type]
+        return spec.categories.index(positive)
     if str(positive) in spec.labels[:2]:
         return spec.labels.index(str(positive))
     # The categories may have been read off real rows, so they are not listed.
-    raise SchemaError(f"The positive class {positive!r} is not a category of {spec.name!r}.")
+    raise SchemaError(
+        f"The positive class {positive!r} is not a category of {spec.name!r}.", column=spec.name, key="positive"
+    )
 
 
-def _unlisted_notes(target: str, **tables: EncodedTable) -> list[str]:
-    return [
-        f"{count:,} {name} rows without a listed class in {target!r} were excluded."
-        for name, table in tables.items()
-        if (count := int(np.sum(table[target] >= len(table.layout[target].categories))))
-    ]
+def rows_with_target(target: str, **tables: EncodedTable) -> tuple[list[EncodedTable], list[str]]:
+    """The rows with a finite number or a listed class as target, and notes on how many were excluded."""
+    kept, notes = [], []
+    for name, table in tables.items():
+        has_target = _has_target(table, target)
+        kept.append(table.take(has_target))
+        if not has_target.all():
+            count = int(np.sum(~has_target))
+            notes.append(f"{count:,} {name} rows without {_value_of(table, target)} were excluded.")
+    return kept, notes
 
 
-def _why_not(train: EncodedTable, test: EncodedTable, target: str, models: Sequence[str]) -> str:
-    if not models:
-        return "None of the models is installed."
-    if len(train.layout.names) < 2:
+def why_untrained(target: str, others: Sequence[str], **tables: EncodedTable) -> str:
+    """Why no model can be trained and tested; empty if one can."""
+    if not others:
         return f"There is no other column to predict {target!r} from."
-    for name, table in (("training", train), ("test", test)):
-        if not table.num_rows:
-            return f"No {name} row has a listed class in {target!r}."
-    return ""
+    empty = next((name for name, table in tables.items() if not table.num_rows), None)
+    return "" if empty is None else f"No {empty} row has {_value_of(tables[empty], target)}."
+
+
+def _has_target(table: EncodedTable, target: str) -> Bool[np.ndarray, " rows"]:
+    spec = table.layout[target]
+    return np.isfinite(table[target]) if spec.is_numeric else table[target] < len(spec.categories)
+
+
+def _value_of(table: EncodedTable, target: str) -> str:
+    return f"{'a number' if table.layout[target].is_numeric else 'a listed class'} in {target!r}"
 
 
 def _by_column(train: EncodedTable, target: str, importances: np.ndarray) -> dict[str, float]:

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float
 
-from understudy.encoding.steps import in_declared_type
+from understudy.encoding.reexpression.steps import in_declared_type
+from understudy.evaluation.counting import align_counts, frequencies, total_variation
 from understudy.evaluation.scores import Json, Result, Score, Status, no_scores
 from understudy.evaluation.table import EncodedTable
-from understudy.schema import Schema
 from understudy.schema.locations import Location
 from understudy.schema.regions import Sites
 
@@ -18,7 +18,7 @@ SIDES = (1, 5, 25)
 KM_PER_DEGREE = 111.195
 MAP_CELLS = 40
 """The cells along the longer side of a map."""
-MOST_VERTICES = 1000
+MAX_VERTICES = 1000
 """Of the outline that a report draws."""
 
 Points = Float[np.ndarray, "points 2"]
@@ -35,11 +35,9 @@ def known_points(location: Location, encoded: EncodedTable, table: pa.Table) -> 
     return np.stack([latitude, longitude], axis=1)[known]
 
 
-def location_scores(schema: Schema, real: Mapping[str, Points], fake: Mapping[str, Points]) -> Result:
+def location_scores(locations: Sequence[Location], real: Mapping[str, Points], fake: Mapping[str, Points]) -> Result:
     """Density errors at several distances and the fraction of points inside, averaged over the locations."""
-    compared = [
-        each for each in schema.locations if not each.drop and len(real.get(each.name, ())) and len(fake[each.name])
-    ]
+    compared = [each for each in locations if len(real[each.name]) and len(fake[each.name])]
     if not compared:
         return no_scores("locations", "No location has points in both tables.", Status.UNDEFINED)
     details = {each.name: _compare(each, real[each.name], fake[each.name]) for each in compared}
@@ -69,16 +67,11 @@ def kilometres(location: Location, points: Points) -> Points:
 
 
 def density_error(real: Points, fake: Points, side: float) -> float:
-    """The total variation between the fractions of points in squares of this side.
-
-    >>> density_error(np.array([[0.5, 0.5], [2.5, 0.5]]), np.array([[0.1, 0.9], [0.2, 0.2]]), 1.0)
-    0.5
-    """
+    """The total variation between the fractions of points in squares of this side."""
     cells = np.floor(np.concatenate([real, fake]) / side).astype(np.int64)
-    _, at = np.unique(cells, axis=0, return_inverse=True)
-    at = at.ravel()
-    counts = [np.bincount(part, minlength=at.max() + 1) / len(part) for part in (at[: len(real)], at[len(real) :])]
-    return float(0.5 * np.abs(counts[0] - counts[1]).sum())
+    keys = np.unique(cells, axis=0, return_inverse=True)[1].ravel()
+    _, *counts = align_counts(*np.split(keys, [len(real)]))
+    return total_variation(*map(frequencies, counts))
 
 
 def _map(location: Location, real: Points, fake: Points) -> Json:
@@ -109,6 +102,6 @@ def _outline(location: Location) -> Sequence[Sequence[Sequence[float]]]:
     if isinstance(location.region, Sites):
         return []
     rings = location.region.rings
-    step = max(1, -(-sum(len(ring) for ring in rings) // MOST_VERTICES))
+    step = max(1, -(-sum(len(ring) for ring in rings) // MAX_VERTICES))
     kept = [ring[np.unique(np.r_[0 : len(ring) : step, len(ring) - 1])] for ring in rings]
     return [np.round(kilometres(location, ring[:, ::-1]), 3).tolist() for ring in kept if len(ring) > 3]

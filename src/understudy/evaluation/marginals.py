@@ -12,15 +12,16 @@ from scipy import stats
 from understudy.errors import ConfigError
 from understudy.evaluation import counting
 from understudy.evaluation.counting import Grid
-from understudy.evaluation.scores import Result, Score, no_scores
+from understudy.evaluation.scores import Result, Score, echo_settings, no_scores
 from understudy.evaluation.table import ColumnSpec, EncodedTable
 
-MOST_REDRAWS, BOOTSTRAP_ROWS = 100, 20_000
+MAX_REDRAWS, BOOTSTRAP_ROWS = 100, 20_000
 """Limits of the bootstrap: more redraws or rows would hardly change the error."""
 WORST = 10
 """How many of the worst marginals the details name."""
 
 
+@echo_settings
 def one_way(
     real: EncodedTable, synthetic: EncodedTable, *, bins: int = 50, bootstrap: int = 0, seed: int = 0
 ) -> Result:
@@ -52,11 +53,8 @@ def one_way(
             "w1": counting.mean_and_max(w1, no_numbers)[0],
         },
         settings={
-            **counting.row_counts(real, synthetic),
-            "bins": bins,
-            "bootstrap": min(bootstrap, MOST_REDRAWS),
+            "bootstrap": min(bootstrap, MAX_REDRAWS),
             "bootstrap_rows": [min(table.num_rows, BOOTSTRAP_ROWS) for table in (real, synthetic)],
-            "seed": seed,
         },
         details={"columns": columns},
     )
@@ -131,7 +129,7 @@ def _bootstrap_error(grid: Grid, draws: int, seed: int) -> float | None:
     generator = np.random.default_rng([seed, 2])
     tables = [_some_codes(codes, generator) for codes in (grid.real, grid.synthetic)]
     sizes = [len(grid.real[0]), len(grid.synthetic[0])]
-    means = np.zeros(min(draws, MOST_REDRAWS))
+    means = np.zeros(min(draws, MAX_REDRAWS))
     for draw in range(len(means)):
         weights = [
             generator.multinomial(size, np.full(len(codes[0]), 1 / len(codes[0]))) / size
@@ -152,8 +150,9 @@ def _some_codes(codes: Sequence[np.ndarray], generator: np.random.Generator) -> 
     return [column[rows].astype(np.intp) for column in codes]
 
 
-def two_way(real: EncodedTable, synthetic: EncodedTable, *, bins: int = 20, seed: int = 0) -> Result:
-    """Total variation of every pair of columns. Deterministic: the seed is only echoed."""
+@echo_settings
+def two_way(real: EncodedTable, synthetic: EncodedTable, *, bins: int = 20) -> Result:
+    """Total variation of every pair of columns."""
     grid = Grid.of(real, synthetic, bins)
     count = len(grid.names)
     pairs: dict[tuple[int, ...], float] = {axes: grid.tv(axes) for axes in itertools.combinations(range(count), 2)}
@@ -163,11 +162,11 @@ def two_way(real: EncodedTable, synthetic: EncodedTable, *, bins: int = 20, seed
     mean, largest = counting.mean_and_max(list(pairs.values()), "The table has only one column, so there are no pairs.")
     return Result(
         scores={"tv2": mean, "tv2_max": largest},
-        settings={**counting.row_counts(real, synthetic), "bins": bins, "seed": seed},
         details={"columns": list(grid.names), "tv": counting.round_matrix(matrix), "worst": _worst(pairs, grid.names)},
     )
 
 
+@echo_settings
 def three_way(
     real: EncodedTable, synthetic: EncodedTable, *, bins: int = 20, num_triples: int = 100, seed: int = 0
 ) -> Result:
@@ -176,7 +175,6 @@ def three_way(
     triples = {axes: grid.tv(axes) for axes in _triples(grid.names, num_triples, seed)}
     return Result(
         scores={"tv3": counting.mean_and_max(list(triples.values()), _NO_TRIPLES)[0]},
-        settings={**counting.row_counts(real, synthetic), "bins": bins, "num_triples": num_triples, "seed": seed},
         details={"triples": len(triples), "worst": _worst(triples, grid.names)},
     )
 
@@ -203,6 +201,7 @@ def _worst(distances: Mapping[tuple[int, ...], float], names: Sequence[str]) -> 
     return [{"columns": [names[axis] for axis in axes], "tv": round(distances[axes], 5)} for axes in first]
 
 
+@echo_settings
 def nist(
     real: EncodedTable, synthetic: EncodedTable, *, bins: int = 100, num_triples: int = 100, seed: int = 0
 ) -> Result:
@@ -216,14 +215,12 @@ def nist(
         raise ConfigError(f"bins must be at least 1, found {bins}.")
     grid = Grid.from_codes(real.layout.names, [_nist_codes(real, synthetic, t, bins) for t in real.layout.columns])
     triples = {axes: 2 * grid.tv(axes) for axes in _triples(grid.names, num_triples, seed)}
-    settings = {**counting.row_counts(real, synthetic), "bins": bins, "num_triples": num_triples, "seed": seed}
     if not triples:
-        return no_scores("nist", _NO_TRIPLES, settings=settings)
+        return no_scores("nist", _NO_TRIPLES)
     distance = float(np.mean(list(triples.values())))
     score = 1 - distance / 2
     return Result(
         scores={"nist_l1": Score(distance), "nist_score": Score(score), "nist_points": Score(1e6 * score)},
-        settings=settings,
         details={"triples": len(triples)},
     )
 
@@ -252,6 +249,7 @@ def _nist_bins(values: np.ndarray, lower: float, upper: float, bins: int) -> Flo
         return np.floor(bins * (values - lower) / (upper - lower))
 
 
+@echo_settings
 def dimension_probability(real: EncodedTable, synthetic: EncodedTable) -> Result:
     """Dimension-wise probability: each category's frequency in both tables, as points that should be on the diagonal.
 
@@ -259,7 +257,7 @@ def dimension_probability(real: EncodedTable, synthetic: EncodedTable) -> Result
     too.
     """
     points = list(_category_frequencies(real, synthetic))
-    settings = {**counting.row_counts(real, synthetic), "points": len(points)}
+    settings = {"points": len(points)}
     if not points:
         why = "There is no discrete column, so there are no categories to compare."
         return no_scores("dimension_probability", why, settings=settings)

@@ -17,14 +17,7 @@ _report: contextvars.ContextVar[Callable[[float], None]] = contextvars.ContextVa
 
 @contextlib.contextmanager
 def report_jobs(report: Callable[[float], None]) -> Iterator[None]:
-    """Calls `report` with the fraction of jobs that are done, after each of those that run inside the block.
-
-    >>> with report_jobs(print):
-    ...     run_in_threads([lambda: "a", lambda: "b"])
-    0.5
-    1.0
-    ['a', 'b']
-    """
+    """Calls `report` with the fraction of jobs that are done, after each of those that run inside the block."""
     token = _report.set(report)
     try:
         yield
@@ -40,12 +33,7 @@ def report_part(first: float, last: float) -> contextlib.AbstractContextManager[
 
 @contextlib.contextmanager
 def limit_workers(count: int) -> Iterator[None]:
-    """Inside the block, at most this many fits run at a time: for callers that run processes in parallel.
-
-    >>> with limit_workers(1):
-    ...     run_in_threads([lambda: "a", lambda: "b"])
-    ['a', 'b']
-    """
+    """Inside the block, at most this many fits run at a time: for callers that run processes in parallel."""
     token = _workers.set(max(1, count))
     try:
         yield

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.errors import ConfigError
-from understudy.evaluation.scorecard import WARNING, refuse_release
+from understudy.evaluation.scorecard import WARNING, write_confidential
 from understudy.evaluation.scores import Direction
-from understudy.run.atomic import atomic_write
+from understudy.notes import shorten
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's palette, which is safe for colour-blind readers."""
@@ -35,9 +35,7 @@ class Plot:
         """Writes an .svg file, whole or not at all; never into a release, as it shows scores of real rows."""
         if Path(path).suffix.lower() != ".svg":
             raise ConfigError(f"{path}: expected a file name ending in .svg.")
-        refuse_release(path)
-        with atomic_write(path, force=force) as file:
-            file.write(self.svg.encode())
+        write_confidential(path, self.svg.encode(), force=force)
 
 
 def plot_scores(names: Sequence[str], rows: Sequence[tuple[str, str, Sequence[float]]]) -> Plot:
@@ -58,7 +56,7 @@ def plot_scores(names: Sequence[str], rows: Sequence[tuple[str, str, Sequence[fl
 def _legend(names: Sequence[str]) -> str:
     parts, x = [], 16.0
     for index, name in enumerate(names):
-        shown = _short(name, 24)
+        shown = shorten(name, 24)
         is_real = index == len(names) - 1
         mark = _tick(x + 5, 46) if is_real else _dot(x + 5, 46, index)
         parts.append(mark + _text(x + 16, 50, shown))
@@ -81,7 +79,7 @@ def _line(y: float, title: str, direction: Direction, scores: Sequence[float]) -
     parts += [_dot(at(score), y + 6, index) for index, score in enumerate(tables) if math.isfinite(score)]
     said = ", ".join("-" if math.isnan(score) else f"{score:.3g}" for score in tables)
     of_real = "" if math.isnan(real) else f" (real {real:.3g})"
-    named = _text(16, y + 4, _short(title, 44)) + _text(16, y + 17, direction.text, size=10, colour=SOFT)
+    named = _text(16, y + 4, shorten(title, 44)) + _text(16, y + 17, direction.text, size=10, colour=SOFT)
     return named + "".join(parts) + _text(RIGHT + 14, y + 10, f"{said}{of_real}")
 
 
@@ -95,8 +93,3 @@ def _tick(x: float, y: float) -> str:
 
 def _text(x: float, y: float, text: str, *, size: int = 12, colour: str = INK) -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}" font-size="{size}" fill="{colour}">{html.escape(text)}</text>'
-
-
-def _short(text: str, most: int) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= most else plain[: most - 1].rstrip() + "…"

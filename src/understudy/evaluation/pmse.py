@@ -13,22 +13,22 @@ from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import linalg, sparse
+from scipy import linalg, optimize, sparse
 from scipy.special import expit
 from sklearn.tree import DecisionTreeClassifier
 
 from understudy.errors import ConfigError
+from understudy.evaluation.counting import row_counts
 from understudy.evaluation.parallel import run_in_threads
-from understudy.evaluation.scores import Result, Score, no_scores
+from understudy.evaluation.scores import Result, Score, echo_settings, no_scores
 from understudy.evaluation.table import EncodedTable, Layout
 
 RIDGE = 1e-6
 """L2 penalty on columns of variance 1; keeps the coefficients finite where the tables are perfectly separated."""
-MAX_ITERATIONS = 200
+MAX_ITERATIONS, GRADIENT = 1000, 1e-6
+"""The logistic regression stops after these iterations, or where no derivative, in whitened coordinates, is larger."""
 ALIASED = 1e-9
 """A column is aliased when the others leave less than this fraction of its variance unexplained."""
-FEW_COLUMNS, MAX_GRADIENTS = 200, 40
-"""With no more columns every Newton step has a factor of its own; so has one that needs more conjugate gradients."""
 MAX_COLUMNS = 10_000
 """Beyond this the Hessian would take gigabytes."""
 ROWS_PER_COLUMN = 10
@@ -39,6 +39,7 @@ FAR = 1e6
 """Scaled numbers are clipped to this many ranges, so that their squares stay finite."""
 
 
+@echo_settings
 def pmse_logit(
     real: EncodedTable, synthetic: EncodedTable, *, maxorder: int = 0, max_rows: int | None = None, seed: int = 0
 ) -> Result:
@@ -49,25 +50,17 @@ def pmse_logit(
     (n1^2 n2) is chi-square with k - 1 degrees of freedom.
     """
     if maxorder not in (0, 1):
-        raise ConfigError(f"maxorder must be 0 (main effects) or 1 (and pairs), found {maxorder}.")
+        raise ConfigError(f"maxorder must be 0 (main effects) or 1 (and pairs), found {maxorder}.", setting="maxorder")
     # One seed for both: a copy of the real table then stays a copy.
     real, synthetic = real.at_most(max_rows, seed=seed), synthetic.at_most(max_rows, seed=seed)
     labels = _labels(real, synthetic)
-    settings = {
-        "maxorder": maxorder,
-        "max_rows": max_rows,
-        "seed": seed,
-        "ridge": RIDGE,
-        "max_iterations": MAX_ITERATIONS,
-        "real_rows": real.num_rows,
-        "synthetic_rows": synthetic.num_rows,
-    }
+    settings = {"ridge": RIDGE, "max_iterations": MAX_ITERATIONS, **row_counts(real, synthetic)}
     blocks = [block[:, 1:] if reference else block for block, reference in _blocks([real, synthetic])]
     design = _standardise(_with_products(blocks) if maxorder else sparse.hstack(blocks, format="csr"))
     if design.shape[1] > MAX_COLUMNS:
         why = f"The regression would have {design.shape[1]:,} columns, more than {MAX_COLUMNS:,}."
         return no_scores("pmse_logit", why, settings=settings)
-    gram = _gram(design.T.tocsr(), design, np.ones(len(labels)))
+    gram = _gram(design)
     kept = _independent_columns(design, gram)
     design = design[:, kept]
     fit = _fit_logit(design, labels, gram[np.ix_(kept, kept)])
@@ -107,6 +100,7 @@ def allowed_order(layout: Layout, maxorder: int, num_rows: int) -> int:
     return maxorder if columns <= min(MAX_COLUMNS, num_rows / ROWS_PER_COLUMN) else 0
 
 
+@echo_settings
 def pmse_cart(
     real: EncodedTable,
     synthetic: EncodedTable,
@@ -138,15 +132,10 @@ def pmse_cart(
     return Result(
         scores={"pmse_cart": Score(pmse), **_against_null(pmse, expected, spread, len(nulls))},
         settings={
-            "cp": cp,
             "min_bucket": MIN_BUCKET,
             "min_split": MIN_SPLIT,
-            "num_permutations": num_permutations,
-            "max_rows": max_rows,
-            "seed": seed,
             "features": "scaled numbers, null indicators, one column per category",
-            "real_rows": real.num_rows,
-            "synthetic_rows": synthetic.num_rows,
+            **row_counts(real, synthetic),
         },
         details={"expected": expected, "sd": spread, "num_leaves": num_leaves},
         notes=_balance_notes(labels.mean()),
@@ -219,59 +208,13 @@ def _independent_columns(
     return np.sort(pivots[:rank] - 1)
 
 
-def _gram(
-    transposed: sparse.csr_array, design: sparse.csr_array, weights: Float[np.ndarray, " rows"]
-) -> Float[np.ndarray, "columns columns"]:
-    """The weighted sum of outer products of the rows, a slice at a time to bound the memory."""
-    weighted = transposed.copy()
-    weighted.data *= weights[weighted.indices]
+def _gram(design: sparse.csr_array) -> Float[np.ndarray, "columns columns"]:
+    """The sum of outer products of the rows, a slice at a time to bound the memory."""
+    transposed = design.T.tocsr()
     out = np.empty((design.shape[1],) * 2)
     for at in range(0, len(out), 512):
-        out[at : at + 512] = (weighted[at : at + 512] @ design).toarray()
+        out[at : at + 512] = (transposed[at : at + 512] @ design).toarray()
     return out
-
-
-class _Curvature:
-    """Solves for Newton steps: directly, or by conjugate gradients with the factor of an earlier curvature."""
-
-    def __init__(
-        self, design: sparse.csr_array, transposed: sparse.csr_array, penalty: np.ndarray, first: np.ndarray
-    ) -> None:
-        """`first` is the curvature at the start, without the penalty."""
-        self._design, self._transposed, self._penalty = design, transposed, penalty
-        self._first: np.ndarray | None = first
-        self._factor: tuple[np.ndarray, bool] | None = None
-
-    def solve(self, weights: Float[np.ndarray, " rows"], side: np.ndarray) -> np.ndarray:
-        """The solution x of (X' W X + penalty) x = side."""
-        if self._factor is not None and len(side) > FEW_COLUMNS:
-            found = self._by_gradients(weights, side)
-            if found is not None:
-                return found
-        known, self._first = self._first, None
-        curvature = _gram(self._transposed, self._design, weights) if known is None else known
-        # The jitter guards the factorisation; it changes the path to the optimum, not the optimum.
-        np.fill_diagonal(curvature, curvature.diagonal() * (1 + 1e-12) + self._penalty)
-        self._factor = linalg.cho_factor(curvature, overwrite_a=True, check_finite=False)
-        return linalg.cho_solve(self._factor, side, check_finite=False)
-
-    def _by_gradients(self, weights: np.ndarray, side: np.ndarray) -> np.ndarray | None:
-        """Preconditioned conjugate gradients (Hestenes and Stiefel, 1952); None: too slow, a new factor is needed."""
-        assert self._factor is not None
-        found, rest = np.zeros_like(side), side.copy()
-        scaled = linalg.cho_solve(self._factor, rest, check_finite=False)
-        move, size = scaled, float(rest @ scaled)
-        goal = 1e-12 * size  # on the scale of chi-square, relative to the step
-        for _ in range(MAX_GRADIENTS):
-            turned = self._transposed @ (weights * (self._design @ move)) + self._penalty * move
-            length = size / float(move @ turned)
-            found, rest = found + length * move, rest - length * turned
-            scaled = linalg.cho_solve(self._factor, rest, check_finite=False)
-            before, size = size, float(rest @ scaled)
-            if size <= goal:
-                return found
-            move = scaled + size / before * move
-        return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,56 +229,48 @@ class _Fit:
 def _fit_logit(
     slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"], gram: Float[np.ndarray, "slopes slopes"]
 ) -> _Fit:
-    """Newton's method (IRLS) from the intercept alone; steps are halved until the penalised likelihood grows.
+    """L-BFGS from the intercept alone, in coordinates in which the curvature there is the identity.
 
-    With many columns the steps are found by conjugate gradients: sums of outer products are by far the slowest part,
-    and the factor of one of them serves many iterations.
-
-    Convergence is checked before the first step, so that the fitted probabilities of tables with equal column sums are
-    exactly c.
+    scikit-learn's "newton-cholesky" reaches the same probabilities, but sums outer products anew in each iteration:
+    with 30,000 rows and 2,600 columns it takes 50 times as long.
     """
     num_rows, num_slopes = slopes.shape
     fraction = labels.mean()
+    start = math.log(fraction / (1 - fraction))
     design = sparse.hstack([sparse.csr_array(np.ones((num_rows, 1))), slopes], format="csr")
     transposed = design.T.tocsr()
     penalty = np.r_[0.0, np.full(num_slopes, RIDGE)]
-    weights = np.zeros(num_slopes + 1)
-    start = math.log(fraction / (1 - fraction))
-
-    def loss(weights: np.ndarray, logits: np.ndarray) -> float:
-        return float(np.logaddexp(0, logits).sum() - logits[labels].sum() + penalty @ weights**2 / 2)
-
-    logits, iterations, converged = np.full(num_rows, start), 0, False
-    fitted = np.full(num_rows, fraction)
     sums = np.r_[float(num_rows), slopes.sum(axis=0)]
-    first = fraction * (1 - fraction) * np.block([[sums[:1, None], sums[None, 1:]], [sums[1:, None], gram]])
-    solver = _Curvature(design, transposed, penalty, first)
-    while not converged and iterations < MAX_ITERATIONS:
-        gradient = transposed @ (labels - fitted) - penalty * weights
-        step = solver.solve(fitted * (1 - fitted), gradient)
-        converged = gradient @ step < 1e-8  # on the scale of chi-square; one more step squares the distance
-        if gradient @ step < 1e-18:  # rounding
-            break
-        iterations += 1
-        before = loss(weights, logits)
-        for _ in range(30):
-            moved = start + design @ (weights + step)
-            if loss(weights + step, moved) <= before:
-                break
-            step /= 2
-        weights, logits = weights + step, moved
-        fitted = expit(logits)
+    curvature = fraction * (1 - fraction) * np.block([[sums[:1, None], sums[None, 1:]], [sums[1:, None], gram]])
+    # The jitter guards the factorisation; it changes the path to the optimum, not the optimum.
+    np.fill_diagonal(curvature, curvature.diagonal() * (1 + 1e-12) + penalty)
+    factor = linalg.cholesky(curvature, overwrite_a=True, check_finite=False)
+    to_weights = partial(linalg.solve_triangular, factor, check_finite=False)
+
+    def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
+        """The penalised negative log-likelihood and its gradient."""
+        weights = to_weights(point)
+        logits = start + design @ weights
+        value = np.logaddexp(0, logits).sum() - logits[labels].sum() + penalty @ weights**2 / 2
+        gradient = transposed @ (expit(logits) - labels) + penalty * weights
+        return float(value), to_weights(gradient, trans="T")
+
+    options = {"maxiter": MAX_ITERATIONS, "maxfun": 2 * MAX_ITERATIONS, "gtol": GRADIENT, "ftol": 0.0}
+    found = optimize.minimize(loss, np.zeros(num_slopes + 1), jac=True, method="L-BFGS-B", options=options)
+    logits = start + design @ to_weights(found.x)
+    # Tables with equal column sums stop before the first step, and their probabilities are exactly c.
+    fitted = expit(logits) if found.nit else np.full(num_rows, fraction)
     notes = []
-    if not converged:
-        notes.append(f"The logistic regression did not converge in {MAX_ITERATIONS} iterations.")
     separates = bool(logits[labels].min() > logits[~labels].max())
+    if found.status == 1 and not separates:  # 2: rounding hides any further step
+        notes.append(f"The logistic regression did not converge in {MAX_ITERATIONS} iterations.")
     if separates:
         notes.append("The logistic regression separates synthetic and real rows perfectly.")
     elif (certain := np.mean(np.minimum(fitted, 1 - fitted) < 1e-5)) > 0:
         notes.append(
             f"The logistic regression is certain about {certain:.2%} of the rows: one table lacks their values."
         )
-    return _Fit(fitted, iterations, separates, tuple(notes))
+    return _Fit(fitted, int(found.nit), separates, tuple(notes))
 
 
 def _tree_pmse(rows: np.ndarray, labels: Bool[np.ndarray, " rows"], cp: float, seed: int) -> tuple[float, int]:

@@ -19,12 +19,12 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
 from understudy.errors import SchemaError, did_you_mean
 from understudy.evaluation.counting import mean_and_max
-from understudy.evaluation.learning import check_models
+from understudy.evaluation.learning import check_models, rows_with_target, why_untrained
 from understudy.evaluation.parallel import run_in_threads
 from understudy.evaluation.predictions import bootstrap_error
-from understudy.evaluation.scores import Json, Result, Score, no_scores
+from understudy.evaluation.scores import Json, Result, Score, echo_settings, no_scores
 from understudy.evaluation.table import ColumnSpec, EncodedTable
-from understudy.schema.values import format_list
+from understudy.rules.values import format_list
 
 REGRESSORS: dict[str, Callable[[int], BaseEstimator]] = {
     "random_forest": lambda seed: RandomForestRegressor(min_samples_leaf=5, max_features=1 / 3, random_state=seed),
@@ -33,9 +33,9 @@ REGRESSORS: dict[str, Callable[[int], BaseEstimator]] = {
 }
 """Constructors by name, taking a seed: least squares, as in the QUAIL paper, and two that find interactions."""
 
-LEAST_R2 = 0.1
+MIN_R2 = 0.1
 """Numeric columns that real rows predict worse than this are listed but not plotted."""
-MOST_REGRESSORS, FIRST_REGRESSORS = 6, 5
+MAX_REGRESSORS, FIRST_REGRESSORS = 6, 5
 """Up to six columns give at most 20 triples; of more, the first five are used, which give the paper's 10."""
 RANK_TOLERANCE = 1e-9
 """Singular values below this fraction of the largest count as exact dependencies, such as indicators that sum to 1."""
@@ -44,6 +44,7 @@ RANK_TOLERANCE = 1e-9
 # A numeric target
 
 
+@echo_settings
 def learn_numeric(
     train: EncodedTable,
     test: EncodedTable,
@@ -62,21 +63,13 @@ def learn_numeric(
     """
     _check_numeric(train, target)
     check_models(models, REGRESSORS)
-    (train, test), notes = _with_finite_target(target, train=train, test=test)
+    (train, test), notes = rows_with_target(target, train=train, test=test)
     rows = train.at_most(max_rows, seed=seed)
-    settings = {
-        "target": target,
-        "models": list(models),
-        "max_rows": max_rows,
-        "bootstrap": bootstrap,
-        "seed": seed,
-        "train_rows": rows.num_rows,
-        "test_rows": test.num_rows,
-    }
+    settings = {"train_rows": rows.num_rows, "test_rows": test.num_rows}
     others = [name for name in train.layout.names if name != target]
-    if why := _why_not(target, others, train, test):
+    if why := why_untrained(target, others, train=train, test=test):
         scores = dict.fromkeys(("rmse", "r2"), Score.none(why))
-        return Result(scores=scores, settings=settings, details={"models": {}}, notes=notes)
+        return Result(scores=scores, settings=settings, details={"models": {}}, notes=tuple(notes))
     features, test_features = (table.features(others).astype(np.float64) for table in (rows, test))
 
     def errors(name: str) -> np.ndarray:
@@ -99,7 +92,7 @@ def learn_numeric(
     if math.isnan(mean_r2):
         scores["r2"] = Score.none("The target is constant in the test rows.")
     each = {name: {"rmse": rmse(error), "r2": r2(error, test[target])} for name, error in found.items()}
-    return Result(scores=scores, settings=settings, details={"models": each}, notes=notes)
+    return Result(scores=scores, settings=settings, details={"models": each}, notes=tuple(notes))
 
 
 def rmse(errors: Float[np.ndarray, " rows"]) -> float:
@@ -115,26 +108,7 @@ def r2(errors: Float[np.ndarray, " rows"], truth: Float[np.ndarray, " rows"]) ->
 def _check_numeric(table: EncodedTable, target: str) -> None:
     spec = table.layout[target]
     if not spec.is_numeric:
-        raise SchemaError(f"The target {target!r} is {spec.kind}, expected a numeric column.")
-
-
-def _with_finite_target(target: str, **tables: EncodedTable) -> tuple[list[EncodedTable], tuple[str, ...]]:
-    """The rows whose target is a finite number, and notes on how many were excluded."""
-    kept = {name: np.isfinite(table[target]) for name, table in tables.items()}
-    notes = [
-        f"{int(np.sum(~rows)):,} {name} rows without a number in {target!r} were excluded."
-        for name, rows in kept.items()
-        if not rows.all()
-    ]
-    return [table.take(kept[name]) for name, table in tables.items()], tuple(notes)
-
-
-def _why_not(target: str, others: Sequence[str], *tables: EncodedTable) -> str:
-    if not others:
-        return f"There is no other column to predict {target!r} from."
-    if not all(table.num_rows for table in tables):
-        return f"One of the tables has no number in {target!r}."
-    return ""
+        raise SchemaError(f"The target {target!r} is {spec.kind}, expected a numeric column.", column=target)
 
 
 # Each column from the others
@@ -156,6 +130,7 @@ class _Found(NamedTuple):
     converged: bool
 
 
+@echo_settings
 def dimension_prediction(
     train: EncodedTable, synthetic: EncodedTable, test: EncodedTable, *, max_rows: int | None = 20_000, seed: int = 0
 ) -> Result:
@@ -174,13 +149,7 @@ def dimension_prediction(
     of `synthetic`.
     """
     real, fake = (table.at_most(max_rows, seed=seed) for table in (train, synthetic))
-    settings = {
-        "max_rows": max_rows,
-        "seed": seed,
-        "train_rows": real.num_rows,
-        "synthetic_rows": fake.num_rows,
-        "test_rows": test.num_rows,
-    }
+    settings = {"train_rows": real.num_rows, "synthetic_rows": fake.num_rows}
     tasks = _tasks(train)
     if len(tasks) < 2:
         return no_scores("dimension_prediction", "There is only one column.", settings=settings)
@@ -192,7 +161,7 @@ def dimension_prediction(
         if math.isnan(ours.score + theirs.score):
             dropped.append(task.spec.name)
             continue
-        plotted = task.kind != "r2" or ours.score >= LEAST_R2
+        plotted = task.kind != "r2" or ours.score >= MIN_R2
         point = {"column": task.spec.name, "kind": task.kind, "real": ours.score, "synthetic": theirs.score}
         points.append({**point, "plotted": plotted})
     notes = []
@@ -261,6 +230,7 @@ def _predictability(task: _Task, learner: EncodedTable, tester: EncodedTable, *,
 # Many small linear models
 
 
+@echo_settings
 def parallel_rmse(
     train: EncodedTable,
     synthetic: EncodedTable,
@@ -281,21 +251,22 @@ def parallel_rmse(
     _check_numeric(train, target)
     others = [name for name in train.layout.names if name != target]
     if regressors is None:
-        regressors = others if len(others) <= MOST_REGRESSORS else others[:FIRST_REGRESSORS]
+        regressors = others if len(others) <= MAX_REGRESSORS else others[:FIRST_REGRESSORS]
     for name in regressors:
         if name not in others:
-            raise SchemaError(f"There is no regressor {name!r} beside the target.{did_you_mean(name, others)}")
-    (train, synthetic, test), notes = _with_finite_target(target, train=train, synthetic=synthetic, test=test)
+            raise SchemaError(
+                f"There is no regressor {name!r} beside the target.{did_you_mean(name, others)}", column=name
+            )
+    (train, synthetic, test), notes = rows_with_target(target, train=train, synthetic=synthetic, test=test)
     settings = {
-        "target": target,
         "regressors": list(regressors),
         "train_rows": train.num_rows,
         "synthetic_rows": synthetic.num_rows,
         "test_rows": test.num_rows,
     }
-    if why := _why_not(target, regressors, train, synthetic, test):
+    if why := why_untrained(target, regressors, train=train, synthetic=synthetic, test=test):
         scores = dict.fromkeys(("rmse_ratio_mean", "rmse_ratio_max"), Score.none(why))
-        return Result(scores=scores, settings=settings, details={"models": []}, notes=notes)
+        return Result(scores=scores, settings=settings, details={"models": []}, notes=tuple(notes))
     names = np.repeat(np.array(regressors), [train.layout[name].num_features for name in regressors])
     test_features = test.features(regressors).astype(np.float64)
     ours, theirs = (_Squares.of(table, regressors, target) for table in (train, synthetic))
@@ -306,10 +277,10 @@ def parallel_rmse(
         models.append({"regressors": list(triple), "real": real, "synthetic": fake})
         ratios += [fake / real] if real > 0 else []
     if len(ratios) < len(models):
-        notes += (f"{len(models) - len(ratios)} models fit the real rows without error, so they have no ratio.",)
+        notes.append(f"{len(models) - len(ratios)} models fit the real rows without error, so they have no ratio.")
     mean, largest = mean_and_max(ratios, "Models fitted to real rows have no error.")
     scores = {"rmse_ratio_mean": mean, "rmse_ratio_max": largest}
-    return Result(scores=scores, settings=settings, details={"models": models}, notes=notes)
+    return Result(scores=scores, settings=settings, details={"models": models}, notes=tuple(notes))
 
 
 class _Squares(NamedTuple):
@@ -325,7 +296,8 @@ class _Squares(NamedTuple):
     def of(cls, table: EncodedTable, columns: Sequence[str], target: str) -> "_Squares":
         features = table.features(columns).astype(np.float64)
         means, mean = features.mean(axis=0), table[target].mean()
-        triangle: np.ndarray = np.linalg.qr(np.c_[features - means, table[target] - mean], mode="r")  # type: ignore
+        centred = np.c_[features - means, table[target] - mean]
+        triangle: np.ndarray = np.linalg.qr(centred, mode="r")  # type: ignore[assignment]  # R alone, not a pair
         return cls(means, float(mean), triangle[:, :-1], triangle[:, -1])
 
     def predict(self, features: Float[np.ndarray, "rows features"], used: np.ndarray) -> Float[np.ndarray, " rows"]:

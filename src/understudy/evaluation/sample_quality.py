@@ -11,31 +11,25 @@ from jaxtyping import Float
 from scipy.special import xlogy
 from scipy.stats import chi2
 
-from understudy.errors import ConfigError
 from understudy.evaluation.scores import Result, Score, no_scores
 
 CENTRES = np.stack(np.meshgrid(*[np.arange(-4.0, 5.0, 2.0)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
 """The centres of the 25 Gaussians."""
 VARIANCE = 0.0025
-"""Of each Gaussian, in each coordinate."""
+"""The variance of each Gaussian in each coordinate."""
+FRACTION = 0.99
+"""A point lies at a Gaussian if it is within the radius of this fraction of its mass; the published code uses 90%."""
 
 
-def gaussian_quality(points: Float[np.ndarray, "rows 2"], *, fraction: float = 0.99) -> Result:
-    """How many points lie at the 25 Gaussians, within the radius that holds this fraction of a Gaussian.
-
-    Q = sum_i min(N / 25, N_i) / N. The published code draws the radius of 90% (`fraction=0.9`) as a polygon.
-    """
-    if not 0 < fraction < 1:
-        raise ConfigError(f"fraction must lie between 0 and 1, found {fraction}.")
-    radius = math.sqrt(VARIANCE * chi2.ppf(fraction, 2))
-    if radius >= 1:
-        raise ConfigError(f"With fraction={fraction} the Gaussians overlap: it must be < {chi2.cdf(1 / VARIANCE, 2)}.")
+def gaussian_quality(points: Float[np.ndarray, "rows 2"]) -> Result:
+    """How many points lie at the 25 Gaussians: Q = sum_i min(N / 25, N_i) / N."""
+    radius = math.sqrt(VARIANCE * chi2.ppf(FRACTION, 2))
     nearest = np.clip(np.round(points / 2) * 2, -4, 4)
     inside = np.sum((points - nearest) ** 2, axis=1) <= radius**2  # False for NaN
     centres = ((nearest[inside] + 4) / 2).astype(np.int64)
     counts = np.bincount(centres @ [5, 1], minlength=25)
     num_rows, num_inside = len(points), int(counts.sum())
-    settings = {"fraction": fraction, "radius": radius, "synthetic_rows": num_rows}
+    settings = {"fraction": FRACTION, "radius": radius, "synthetic_rows": num_rows}
     if not num_rows:
         return no_scores("gaussians", "There are no rows.", settings=settings)
     imbalance = Score.none("No row lies at a Gaussian.")

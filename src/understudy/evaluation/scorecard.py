@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from understudy.errors import ConfigError
 from understudy.evaluation.scores import Direction, Json
-from understudy.run.atomic import atomic_write
+from understudy.run.atomic import write_file
 from understudy.summary import Summarized, Summary
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ class Scorecard(Summarized, Mapping[str, object]):
     """A finished scorecard: the JSON document, and ways to read it.
 
     `scorecard["tv1"]` is a number if one synthetic table was evaluated, otherwise a dict with a number for each.
+
+    Args:
+        content: The JSON document, as `evaluate` makes and `to_json` returns it.
 
     >>> import pyarrow as pa, understudy as us
     >>> table = pa.table({"member": ["yes", "no"] * 50})
@@ -68,11 +71,11 @@ class Scorecard(Summarized, Mapping[str, object]):
 
     def status(self, key: str, method: str | None = None) -> str:
         """Whether there is a number, and if not, the kind of reason: a value of `scores.Status`."""
-        return self._entry(key)["values"][self.methods[0] if method is None else method]["status"]
+        return str(self._entry(key)["values"][self.methods[0] if method is None else method]["status"])
 
     def why(self, key: str, method: str | None = None) -> str:
         """Why there is no number, as a sentence; empty if there is one."""
-        return self._entry(key)["values"][self.methods[0] if method is None else method]["why"]
+        return str(self._entry(key)["values"][self.methods[0] if method is None else method]["why"])
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -85,9 +88,8 @@ class Scorecard(Summarized, Mapping[str, object]):
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the document as JSON, atomically; never into a release, which may be shared."""
-        refuse_release(path)
-        with atomic_write(path, force=force) as file:
-            file.write((json.dumps(self._content, ensure_ascii=False, allow_nan=False) + "\n").encode())
+        text = json.dumps(self._content, ensure_ascii=False, allow_nan=False)
+        write_confidential(path, f"{text}\n".encode(), force=force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Scorecard":
@@ -148,6 +150,7 @@ class Scorecard(Summarized, Mapping[str, object]):
         return [*(_number(entry["values"][name]) for name in self.methods), self.reference(entry["key"])]
 
     def _entry(self, key: str) -> Json:
+        entry: Json
         for entry in self._content["metrics"]:
             if entry["key"] == key:
                 return entry
@@ -192,5 +195,12 @@ def refuse_release(path: str | os.PathLike[str]) -> None:
         if (folder / "release.json").is_file():
             raise ConfigError(
                 f"{path} is inside the release {folder}, which may be shared, and scores computed from real rows are"
-                " not private. Choose another folder."
+                " not private. Choose another folder.",
+                setting="path",
             )
+
+
+def write_confidential(path: str | os.PathLike[str], content: bytes, *, force: bool, mode: int | None = None) -> None:
+    """Write statistics of real rows, whole or not at all, and outside of releases. `mode`: who may read the file."""
+    refuse_release(path)
+    write_file(path, content, force=force, mode=mode)

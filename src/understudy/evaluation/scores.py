@@ -2,14 +2,21 @@
 
 import dataclasses
 import enum
+import functools
 import importlib.resources
+import inspect
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeAlias
+
+import numpy as np
 
 Json: TypeAlias = Mapping[str, Any]
 """A JSON object: a scorecard, or a part of one."""
+
+
+P = ParamSpec("P")
 
 
 class Direction(enum.StrEnum):
@@ -113,7 +120,7 @@ class Result:
 
     scores: Mapping[str, Score]
     """By key of the catalogue."""
-    settings: Json
+    settings: Json = dataclasses.field(default_factory=dict)
     """JSON-safe: every parameter, defaults included, and the numbers of rows used."""
     details: Json = dataclasses.field(default_factory=dict)
     """Curves, histograms and matrices, for a report; JSON once NaN is replaced by null."""
@@ -129,3 +136,45 @@ def no_scores(group: str, why: str, status: Status = Status.UNDEFINED, settings:
     """A result of a group of the catalogue without numbers, all for one reason."""
     scores = {metric.key: Score.none(why, status) for metric in metrics_of(group)}
     return Result(scores=scores, settings=settings or {})
+
+
+def echo_settings(metric: Callable[P, Result]) -> Callable[P, Result]:
+    """The metric; its results list every parameter, defaults included, and the rows of each table.
+
+    What the metric lists itself comes first: rows that it left out are not counted.
+    """
+    signature = inspect.signature(metric)
+
+    @functools.wraps(metric)
+    def compute(*args: P.args, **kwargs: P.kwargs) -> Result:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        settings: dict[str, object] = {}
+        for name, value in bound.arguments.items():
+            if hasattr(value, "num_rows"):
+                settings[f"{name}_rows"] = value.num_rows
+            else:
+                settings[name] = list(value) if isinstance(value, tuple) else value
+        result = metric(*args, **kwargs)
+        return dataclasses.replace(result, settings={**settings, **result.settings})
+
+    return compute
+
+
+def plain(value: object) -> Any:
+    """JSON without NaN or infinities, floats to six digits."""
+    if hasattr(value, "to_json"):
+        return plain(value.to_json())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if hasattr(value, "_asdict"):  # a named tuple
+        return plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value

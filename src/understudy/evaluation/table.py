@@ -16,14 +16,14 @@ from jaxtyping import Float, Int
 
 from understudy.encoding import CategoricalCodec, as_numbers, bound_numbers
 from understudy.errors import SchemaError, TableError, did_you_mean
+from understudy.rules.values import format_list
 from understudy.schema import BOUNDED, Category, Column, Schema
 from understudy.schema.locations import wrap_longitudes
-from understudy.schema.values import format_list
 from understudy.tables import conform
 
 MANY_CATEGORIES = 50
 """A text column with more distinct values than this, and more than half of them distinct, is taken for free text."""
-MOST_FEATURES = 1000
+MAX_FEATURES = 1000
 """The most one-hot features of a discrete column; they go to the most frequent real categories."""
 LARGE = 1e100
 """Columns with larger numbers are divided by a power of two, so that squares and sums stay finite."""
@@ -133,7 +133,7 @@ class Layout:
         for spec in self.columns:
             if spec.name == name:
                 return spec
-        raise SchemaError(f"There is no evaluated column {name!r}.{did_you_mean(name, self.names)}")
+        raise SchemaError(f"There is no evaluated column {name!r}.{did_you_mean(name, self.names)}", column=name)
 
     def read(self, table: pa.Table, what: str) -> "EncodedTable":
         """Encode a table; `what` names it in messages."""
@@ -144,10 +144,10 @@ class Layout:
         wrapped = {name: wrap_longitudes(values) for name, values in columns.items() if name in longitudes}
         return EncodedTable(self, columns | wrapped)
 
-    def feature_names(self, columns: Sequence[str] | None = None) -> list[str]:
+    def feature_names(self) -> list[str]:
         """One name for each column of `EncodedTable.features`."""
         names = []
-        for spec in map(self.__getitem__, self.names if columns is None else columns):
+        for spec in self.columns:
             if spec.is_numeric or spec.is_ordinal:
                 names += [spec.name, f"{spec.name} is missing"][: spec.num_features]
             elif spec.is_binary:
@@ -173,7 +173,7 @@ def _layout_notes(
         yield f"{why}, so categories and ranges were inferred from the real table: {format_list(read_off)}."
     if wide := [spec.name for spec in columns if spec.frequent]:
         yield (
-            f"Only the {MOST_FEATURES:,} most frequent real categories have a feature, the others count as unlisted:"
+            f"Only the {MAX_FEATURES:,} most frequent real categories have a feature, the others count as unlisted:"
             f" {format_list(wide)}."
         )
     if huge := [spec.name for spec in columns if spec.scale > 1]:
@@ -203,8 +203,8 @@ class EncodedTable:
         """Some rows, by index or by mask."""
         return EncodedTable(self.layout, {name: values[rows] for name, values in self.columns.items()})
 
-    def at_most(self, num_rows: int | None, *, seed: int) -> "EncodedTable":
-        """At most `num_rows` rows, drawn without replacement; None: all of them."""
+    def at_most(self, num_rows: int | None, *, seed: int | np.random.Generator) -> "EncodedTable":
+        """At most `num_rows` rows, drawn without replacement; all, in their order, if there are no more, or if None."""
         if num_rows is None or self.num_rows <= num_rows:
             return self
         return self.take(np.random.default_rng(seed).choice(self.num_rows, num_rows, replace=False))
@@ -271,19 +271,21 @@ class EncodedTable:
 def _select_columns(table: pa.Table, schema: Schema, what: str) -> pa.Table:
     """The evaluated columns, read as their declared kinds. Other columns are ignored."""
     wanted = [column.name for column in schema.modelled]
-    absent = [name for name in wanted if name not in table.column_names]
-    if absent and what == REAL_TABLE:
-        raise SchemaError(
-            "The schema names columns that the real table lacks: "
-            f"{format_list(absent)}.{did_you_mean(absent[0], table.column_names)} Correct the schema, or use the "
-            "table that it describes."
-        )
-    if absent:
+    advice = "It must have the columns of the real table."
+    if what == REAL_TABLE:
+        advice = "Correct the schema, which names them, or use the table that it describes."
+    require_columns(table, wanted, what, advice)
+    return conform(table.select(wanted), schema)
+
+
+def require_columns(table: pa.Table, names: Sequence[str], what: str, advice: str) -> None:
+    """Refuse a table that lacks one of these columns; `advice` ends the message."""
+    if absent := [name for name in names if name not in table.column_names]:
         raise SchemaError(
             f"The {what} lacks {'the column' if len(absent) == 1 else 'the columns'} {format_list(absent)}."
-            f"{did_you_mean(absent[0], table.column_names)} It must have the columns of the real table."
+            f"{did_you_mean(absent[0], table.column_names)} {advice}",
+            column=absent[0],
         )
-    return conform(table.select(wanted), schema)
 
 
 def _column_spec(column: Column, values: list[pa.ChunkedArray]) -> ColumnSpec | None:
@@ -302,11 +304,9 @@ def _column_spec(column: Column, values: list[pa.ChunkedArray]) -> ColumnSpec | 
         categories = tuple(sorted(distinct.to_pylist(), key=lambda category: (str(type(category)), category)))
     is_ordinal = column.ordinal and len(categories) > 2
     spec = ColumnSpec(column.name, column.kind, categories, has_nulls=has_nulls, is_ordinal=is_ordinal)
-    if column.categories is not None:
-        value = column.replacement
-        is_open = not column.closed and value not in categories
-        unknown = None if column.closed or is_open else value
-        spec = dataclasses.replace(spec, unknown=unknown, is_open=is_open)
+    if column.categories is not None and not column.closed:
+        is_open = column.replacement not in categories
+        spec = dataclasses.replace(spec, unknown=None if is_open else column.replacement, is_open=is_open)
     if spec.unlisted == len(categories):  # what is not listed counts as null
         has_nulls = has_nulls or any((_encode(part, spec) == len(categories)).any() for part in values)
         spec = dataclasses.replace(spec, has_nulls=has_nulls)
@@ -330,10 +330,10 @@ def _numeric_spec(column: Column, values: pa.ChunkedArray, has_nulls: bool) -> C
 
 def _with_frequent(spec: ColumnSpec, values: pa.ChunkedArray) -> ColumnSpec:
     """With the codes of the most frequent real categories, where not all of them can have a feature."""
-    if len(spec.categories) <= MOST_FEATURES or spec.is_ordinal:
+    if len(spec.categories) <= MAX_FEATURES or spec.is_ordinal:
         return spec
     counts = np.bincount(_encode(values, spec), minlength=len(spec.categories))[: len(spec.categories)]
-    most = np.sort(np.argsort(-counts, kind="stable")[:MOST_FEATURES])
+    most = np.sort(np.argsort(-counts, kind="stable")[:MAX_FEATURES])
     return dataclasses.replace(spec, frequent=tuple(most.tolist()))
 
 

@@ -4,17 +4,16 @@ Distances to real rows measure fidelity. They are no evidence of privacy.
 """
 
 import itertools
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Bool, Float, UInt64
+from jaxtyping import Bool, Float, Int, UInt64
 
 from understudy.errors import ConfigError
-from understudy.evaluation.counting import DENSE_CELLS, dense_counts, joint_keys
-from understudy.evaluation.scores import Result, Score, Status, no_scores
+from understudy.evaluation.counting import joint_keys, row_counts
+from understudy.evaluation.scores import Result, Score, Status, echo_settings, no_scores
 from understudy.evaluation.table import ColumnSpec, EncodedTable
 from understudy.schema import Rule
 from understudy.tables import filter_where, where_columns
@@ -26,12 +25,16 @@ REAL_ROWS_PER_QUERY = 50
 PART_OF = 0.99
 """A holdout is part of the real table if this fraction of its rows is in it; numbers may have been rounded."""
 
+MANY_COPIES, TIMES_CHANCE = 0.5, 2.0
+"""A table is called copied if its fraction of copies exceeds the first, and that of held-out rows by this factor."""
+
 NOT_PRIVACY = "Distances to real rows and counts of copies measure fidelity. They are no evidence of privacy."
 
 
 # ---------------------------------------------------------------------------------------------------- cells and pairs
 
 
+@echo_settings
 def validity(real: EncodedTable, synthetic: EncodedTable) -> Result:
     """The fraction of invalid synthetic cells, by cause; and of rows with a pair of values that no real row has.
 
@@ -54,7 +57,6 @@ def validity(real: EncodedTable, synthetic: EncodedTable) -> Result:
     scores["impossible_pairs"] = pair_score
     return Result(
         scores=scores,
-        settings={"real_rows": real.num_rows, "synthetic_rows": synthetic.num_rows},
         details={"columns": columns, "pairs": pairs},
     )
 
@@ -78,22 +80,13 @@ def _impossible_pairs(real: EncodedTable, synthetic: EncodedTable) -> tuple[list
     unseen = np.zeros(synthetic.num_rows, dtype=bool)
     fractions = {}
     for a, b in itertools.combinations(discrete, 2):
-        here = _unseen_pairs(real, synthetic, a, b)
+        tables = [(table[a.name], table[b.name]) for table in (real, synthetic)]
+        seen, asked = joint_keys(tables, (len(a.categories) + 2, len(b.categories) + 2))
+        here = ~np.isin(asked, seen)
         fractions[a.name, b.name] = float(here.mean())
         unseen |= here
     worst = sorted((pair for pair in fractions if fractions[pair]), key=lambda pair: -fractions[pair])[:WORST_PAIRS]
     return [{"columns": list(pair), "fraction": fractions[pair]} for pair in worst], Score(float(unseen.mean()))
-
-
-def _unseen_pairs(
-    real: EncodedTable, synthetic: EncodedTable, a: ColumnSpec, b: ColumnSpec
-) -> Bool[np.ndarray, " rows"]:
-    sizes = (len(a.categories) + 2, len(b.categories) + 2)
-    pairs = [(table[a.name], table[b.name]) for table in (real, synthetic)]
-    if math.prod(sizes) <= DENSE_CELLS:
-        return (dense_counts(pairs[0], sizes) == 0).reshape(sizes)[pairs[1]]
-    seen, asked = joint_keys(pairs, sizes)
-    return ~np.isin(asked, seen)
 
 
 # ---------------------------------------------------------------------------------------------------------------- rules
@@ -153,10 +146,15 @@ def _check_rule(rule: Rule, tables: Mapping[str, pa.Table]) -> tuple[dict[str, o
 
 
 def _check_condition(condition: str, tables: Mapping[str, pa.Table]) -> tuple[dict[str, object], _Masks]:
-    both = {name: _evaluate_condition(table, condition) for name, table in tables.items()}
-    unknown = {f"{name}_unknown": _fraction(~met & ~broken) for name, (met, broken) in both.items()}
-    entry: dict[str, object] = {"rule": condition, "source": "constraint", "why": "", **unknown}
-    return entry, {name: broken for name, (_, broken) in both.items()}
+    """A row whose nulls leave the condition unknown neither meets nor breaks it."""
+    entry: dict[str, object] = {"rule": condition, "source": "constraint", "why": ""}
+    masks = {}
+    for name, table in tables.items():
+        met = filter_where(table, condition)  # first: its errors quote the condition as written
+        parts = where_columns(condition, table.column_names)  # parsed, so that NOT applies to the whole
+        masks[name] = filter_where(table, f"NOT ({' AND '.join(part.sql for part in parts)})")
+        entry[f"{name}_unknown"] = _fraction(~met & ~masks[name])
+    return entry, masks
 
 
 def _count_broken(masks: _Masks) -> dict[str, object]:
@@ -165,13 +163,6 @@ def _count_broken(masks: _Masks) -> dict[str, object]:
         return {"real": None, "synthetic": None, "real_broken": None, "synthetic_broken": None}
     fractions = {name: _fraction(mask) for name, mask in masks.items()}
     return {**fractions, **{f"{name}_broken": int(mask.sum()) for name, mask in masks.items()}}
-
-
-def _evaluate_condition(table: pa.Table, condition: str) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows meet a condition, and which break it; neither where a null leaves it unknown."""
-    met = filter_where(table, condition)  # first: its errors quote the condition as written
-    parts = where_columns(condition, table.column_names)  # parsed, so that NOT applies to the whole
-    return met, filter_where(table, f"NOT ({' AND '.join(part.sql for part in parts)})")
 
 
 def _fraction(rows: np.ndarray) -> float | None:
@@ -213,8 +204,7 @@ def closest_record(
             "exact_copies": Score(found["synthetic"]["exact_copies"]),
         },
         settings={
-            "real_rows": real.num_rows,
-            "synthetic_rows": synthetic.num_rows,
+            **row_counts(real, synthetic),
             "holdout_rows": None if holdout is None else holdout.num_rows,
             "max_rows": max_rows,
             "distances": distances,
@@ -228,13 +218,32 @@ def closest_record(
     )
 
 
+def is_copied(copies: float, held_out: float) -> bool:
+    """Whether this fraction of rows that equal a real row is far beyond that of held-out real rows."""
+    return copies > MANY_COPIES and copies > TIMES_CHANCE * held_out
+
+
+def warn_of_copies(name: str, result: Result) -> Iterator[str]:
+    """`result` is that of the group closest_record."""
+    copies = result.details["synthetic"]["exact_copies"]
+    chance = result.details["holdout"]["exact_copies"]
+    if is_copied(copies, chance):
+        yield (
+            f"{copies:.0%} of the rows of {name!r} equal a real row in every evaluated column, against {chance:.0%} of"
+            " held-out real rows: most of the table is copied, whatever its scores."
+        )
+
+
 def _closeness(
     known: np.ndarray, searched: np.ndarray | None, table: EncodedTable, max_rows: int, seed: int
 ) -> dict[str, float]:
     copies = {"exact_copies": float(np.isin(fingerprints(table), known).mean())}
     if searched is None:
         return copies
-    distances = _nearest(searched, table.at_most(max_rows, seed=seed).features())
+    asked = table.at_most(max_rows, seed=seed).features()
+    nearest = searched[nearest_rows(searched, asked, 1)[:, 0]]
+    # Computed again: the search subtracts large squares, and gives copies a small positive distance.
+    distances = np.linalg.norm(asked.astype(np.float64) - nearest, axis=1)
     return {"mean": float(distances.mean()), "median": float(np.median(distances)), **copies}
 
 
@@ -244,13 +253,14 @@ def _shuffle_columns(table: EncodedTable, seed: int) -> EncodedTable:
     return EncodedTable(table.layout, {name: generator.permutation(values) for name, values in table.columns.items()})
 
 
-def _nearest(rows: Float[np.ndarray, "rows f"], asked: Float[np.ndarray, "asked f"]) -> Float[np.ndarray, " asked"]:
+def nearest_rows(
+    known: Float[np.ndarray, "known f"], asked: Float[np.ndarray, "asked f"], count: int
+) -> Int[np.ndarray, "asked k"]:
+    """Which known rows are nearest, in order."""
     from sklearn.neighbors import NearestNeighbors
 
-    index = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(rows)
-    near = index.kneighbors(asked, return_distance=False)[:, 0]
-    # Computed again: the search subtracts large squares, and gives copies a small positive distance.
-    return np.linalg.norm(asked.astype(np.float64) - rows[near], axis=1)
+    index = NearestNeighbors(n_neighbors=min(count, len(known)), algorithm="brute").fit(known)
+    return index.kneighbors(asked, return_distance=False)
 
 
 def _ratio(synthetic: dict[str, float], holdout: dict[str, float] | None) -> Score:
@@ -279,19 +289,22 @@ def rows_without(real: pa.Table, holdout: pa.Table) -> np.ndarray | None:
     known, asked = _row_keys(real, holdout)
     if len(asked) >= len(known) or len(np.unique(known)) < len(known) / 2:
         return None
+    return unmatched_rows(known, asked)
+
+
+def unmatched_rows(known: np.ndarray, asked: np.ndarray) -> np.ndarray | None:
+    """The rows left when each of the `asked` keys is removed once; None if too few of these are among them."""
     found, counts = np.unique(asked, return_counts=True)
     order = np.argsort(known, kind="stable")
     ordered = known[order]
     rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # 0 for the first of its twins
     at = np.minimum(np.searchsorted(found, ordered), len(found) - 1)
     taken = (found[at] == ordered) & (rank < counts[at])
-    if taken.sum() < PART_OF * len(asked):
-        return None
-    return np.sort(order[~taken])
+    return np.sort(order[~taken]) if taken.sum() >= PART_OF * len(asked) else None
 
 
 def _row_keys(*tables: pa.Table) -> list[np.ndarray]:
-    """One number for each row, equal where the texts of all common columns are equal."""
+    """One number for each row, equal where the strings of all common columns are equal."""
     names = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
     codes: list[list[np.ndarray]] = [[] for _ in tables]
     sizes = []

@@ -7,20 +7,12 @@
 34
 """
 
-from understudy.graphs.columns import from_columns, graph_columns, to_columns
-from understudy.graphs.fit import fit_graph, plan_graph
-from understudy.graphs.metrics import GraphScores, evaluate
-from understudy.graphs.release import GraphRelease
-from understudy.graphs.schema import GraphSchema
-
-__all__ = [
-    "GraphRelease",
-    "GraphSchema",
-    "GraphScores",
-    "evaluate",
-    "fit_graph",
-    "from_columns",
-    "graph_columns",
-    "plan_graph",
-    "to_columns",
-]
+from understudy.graphs.columns import from_columns as from_columns
+from understudy.graphs.columns import graph_columns as graph_columns
+from understudy.graphs.columns import to_columns as to_columns
+from understudy.graphs.fit import fit_graph as fit_graph
+from understudy.graphs.fit import plan_graph as plan_graph
+from understudy.graphs.metrics import GraphScores as GraphScores
+from understudy.graphs.metrics import evaluate as evaluate
+from understudy.graphs.release import GraphRelease as GraphRelease
+from understudy.graphs.schema import GraphSchema as GraphSchema

@@ -7,22 +7,22 @@ so the guarantee of `fit` for one row, or for all rows of a unit, covers the gra
 
 import itertools
 import math
-from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 import jax
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+from jaxtyping import Int64
 
 from understudy.errors import ConfigError, TableError, did_you_mean
 from understudy.graphs.degrees import havel_hakimi, make_graphical
-from understudy.privacy.noise import fresh_key
+from understudy.privacy.noise.source import fresh_key
 from understudy.release import check_seed
 
-MOST_ADJACENCY = 12
+MAX_ADJACENCY = 12
 """Up to this number of nodes, each possible edge is a column; above, degrees and motif counts are."""
-MOST_NODES = 50
+MAX_NODES = 50
 NUM_SWAPS = 100
 """Exchanges of ends that are tried for each graph, to meet its motif counts."""
 
@@ -38,15 +38,11 @@ class SmallGraph(NamedTuple):
 
 
 def graph_columns(column: str, max_nodes: int) -> dict[str, dict[str, object]]:
-    """What to declare about the columns of `to_columns`: entries of the `columns` section of a schema.
-
-    >>> list(graph_columns("bonds", 3))
-    ['bonds_nodes', 'bonds_0_1', 'bonds_0_2', 'bonds_1_2']
-    """
+    """What to declare about the columns of `to_columns`: entries of the `columns` section of a schema."""
     declared: dict[str, dict[str, object]] = {
         f"{column}_nodes": {"kind": "integer", "bounds": [0, _check_size(max_nodes)]}
     }
-    if max_nodes <= MOST_ADJACENCY:
+    if max_nodes <= MAX_ADJACENCY:
         return declared | {
             f"{column}_{one}_{other}": {"kind": "boolean", "nullable": False} for one, other in _pairs(max_nodes)
         }
@@ -65,10 +61,6 @@ def to_columns(table: AnyFrame, column: str, max_nodes: int, *, relabel: bool = 
     repeated edges count once. A null stays null. Up to 12 nodes there is a column for each possible edge: with
     `relabel`, nodes are first numbered by descending degree, for graphs whose node numbers carry no meaning. Up to 50
     nodes, the columns are the degrees, descending, and the numbers of triangles and squares; node numbers are lost.
-
-    >>> import pyarrow as pa
-    >>> to_columns(pa.table({"bonds": ["0-1;1-2", "2"]}), "bonds", 3).to_pylist()[0]
-    {'bonds_nodes': 3, 'bonds_0_1': True, 'bonds_0_2': False, 'bonds_1_2': True}
     """
     declared = graph_columns(column, max_nodes)
     arrow, texts = _take_column(table, column)
@@ -86,15 +78,11 @@ def to_columns(table: AnyFrame, column: str, max_nodes: int, *, relabel: bool = 
 
 
 def from_columns(table: AnyFrame, column: str, max_nodes: int, *, seed: int | None = None) -> AnyFrame:
-    """The reverse of `to_columns`: the columns of `graph_columns` replaced by texts of valid graphs.
+    """The reverse of `to_columns`: the columns of `graph_columns` replaced by strings that describe valid graphs.
 
     From degrees, a random graph is made that has them; degrees that no graph has are lowered first. Pairs of edges then
     exchange ends where that brings the numbers of triangles and squares nearer. Post-processing: free. A `seed` makes
     that reproducible.
-
-    >>> import pyarrow as pa
-    >>> from_columns(to_columns(pa.table({"bonds": ["1-0;1-2", "2"]}), "bonds", 3), "bonds", 3)["bonds"].to_pylist()
-    ['0-1;1-2', '2']
     """
     check_seed(seed)
     key = fresh_key() if seed is None else jax.random.key(seed)
@@ -120,11 +108,7 @@ def from_columns(table: AnyFrame, column: str, max_nodes: int, *, seed: int | No
 
 
 def read_graph_text(text: str, max_nodes: int) -> SmallGraph:
-    """The graph of a text; what cannot be read is left out.
-
-    >>> read_graph_text("0-1; 1-0; 2-2; x; 1-99", 12)
-    SmallGraph(num_nodes=3, edges=frozenset({(0, 1)}))
-    """
+    """The graph of a text; what cannot be read is left out."""
     nodes: set[int] = set()
     edges: set[tuple[int, int]] = set()
     for part in text.split(";"):
@@ -140,11 +124,7 @@ def read_graph_text(text: str, max_nodes: int) -> SmallGraph:
 
 
 def write_graph_text(graph: SmallGraph) -> str:
-    """The reverse: edges in order, then the last node if it has no edge.
-
-    >>> write_graph_text(SmallGraph(4, frozenset({(1, 2), (0, 1)})))
-    '0-1;1-2;3'
-    """
+    """The reverse: edges in order, then the last node if it has no edge."""
     parts = [f"{one}-{other}" for one, other in sorted(graph.edges)]
     last = max(itertools.chain.from_iterable(graph.edges), default=-1)
     return ";".join([*parts, *([str(graph.num_nodes - 1)] if graph.num_nodes - 1 > last else [])])
@@ -152,9 +132,9 @@ def write_graph_text(graph: SmallGraph) -> str:
 
 def _relabel(graph: SmallGraph) -> SmallGraph:
     """The same graph with nodes numbered by descending degree, then by the degrees of their neighbours."""
-    neighbours = _neighbours(graph)
-    degrees = [mask.bit_count() for mask in neighbours]
-    around = [sorted((degrees[other] for other in _members(mask)), reverse=True) for mask in neighbours]
+    matrix = _adjacency(graph)
+    degrees = matrix.sum(axis=1)
+    around = [sorted(degrees[row > 0].tolist(), reverse=True) for row in matrix]
     order = sorted(range(graph.num_nodes), key=lambda node: (degrees[node], around[node], -node), reverse=True)
     new = {node: number for number, node in enumerate(order)}
     renamed = ((new[one], new[other]) for one, other in graph.edges)
@@ -171,20 +151,21 @@ def _pairs(max_nodes: int) -> list[tuple[int, int]]:
 def _encode(graph: SmallGraph | None, max_nodes: int) -> tuple[int | bool | None, ...]:
     """The values of one row, in the order of `graph_columns`."""
     num_nodes, edges = (None, frozenset()) if graph is None else graph
-    if max_nodes <= MOST_ADJACENCY:
+    if max_nodes <= MAX_ADJACENCY:
         return (num_nodes, *(pair in edges for pair in _pairs(max_nodes)))
-    neighbours = _neighbours(SmallGraph(num_nodes or 0, edges))
-    degrees = sorted((mask.bit_count() for mask in neighbours), reverse=True)
-    return (num_nodes, *_motifs(neighbours), *degrees, *[0] * (max_nodes - len(degrees)))
+    matrix = _adjacency(SmallGraph(num_nodes or 0, edges))
+    degrees = sorted(matrix.sum(axis=1).tolist(), reverse=True)
+    return (num_nodes, *_motifs(matrix), *degrees, *[0] * (max_nodes - len(degrees)))
 
 
 def _decode(row: tuple[object, ...], max_nodes: int, generator: np.random.Generator) -> SmallGraph | None:
     """A valid graph of one row: whole numbers within bounds, no edge of an absent node, degrees that a graph has."""
     if row[0] is None or row[0] != row[0]:
         return None
+    # A row holds numbers, truth values and nulls.
     numbers = [0.0 if value is None or value != value else float(value) for value in row]  # type: ignore[arg-type]
     num_nodes = int(min(max(round(numbers[0]), 0), max_nodes))
-    if max_nodes <= MOST_ADJACENCY:
+    if max_nodes <= MAX_ADJACENCY:
         pairs = zip(_pairs(max_nodes), numbers[1:], strict=True)
         return SmallGraph(num_nodes, frozenset(pair for pair, bit in pairs if bit >= 0.5 and pair[1] < num_nodes))
     degrees = np.rint(sorted(numbers[3:], reverse=True)[:num_nodes]).astype(np.int64)
@@ -192,27 +173,18 @@ def _decode(row: tuple[object, ...], max_nodes: int, generator: np.random.Genera
     return _meet_motifs(num_nodes, edges, (numbers[1], numbers[2]), generator)
 
 
-def _neighbours(graph: SmallGraph) -> list[int]:
-    """The neighbours of each node, as bits."""
-    masks = [0] * graph.num_nodes
+def _adjacency(graph: SmallGraph) -> Int64[np.ndarray, "nodes nodes"]:
+    matrix = np.zeros((graph.num_nodes, graph.num_nodes), dtype=np.int64)
     for one, other in graph.edges:
-        masks[one] |= 1 << other
-        masks[other] |= 1 << one
-    return masks
+        matrix[one, other] = matrix[other, one] = 1
+    return matrix
 
 
-def _members(mask: int) -> Iterable[int]:
-    return (bit for bit in range(mask.bit_length()) if mask >> bit & 1)
-
-
-def _motifs(neighbours: list[int]) -> tuple[int, int]:
+def _motifs(matrix: Int64[np.ndarray, "nodes nodes"]) -> tuple[int, int]:
     """How many triangles and how many squares (cycles of four nodes) there are."""
-    corners = diagonals = 0
-    for one, other in itertools.combinations(range(len(neighbours)), 2):
-        common = (neighbours[one] & neighbours[other]).bit_count()
-        corners += common * (neighbours[one] >> other & 1)
-        diagonals += common * (common - 1) // 2
-    return corners // 3, diagonals // 2
+    common = matrix @ matrix  # the neighbours that two nodes share; each square has two diagonals
+    diagonals = np.triu(common * (common - 1) // 2, 1).sum() // 2
+    return int((common * matrix).sum()) // 6, int(diagonals)
 
 
 def _meet_motifs(
@@ -220,11 +192,12 @@ def _meet_motifs(
 ) -> SmallGraph:
     """A graph with the degrees of these edges, whose motif counts are nearer to those wanted."""
 
-    def distance(masks: list[int]) -> float:
-        return sum(abs(found - goal) / max(goal, 1.0) for found, goal in zip(_motifs(masks), wanted, strict=True))
+    def distance(graph: SmallGraph) -> float:
+        motifs = _motifs(_adjacency(graph))
+        return sum(abs(found - goal) / max(goal, 1.0) for found, goal in zip(motifs, wanted, strict=True))
 
     graph = SmallGraph(num_nodes, frozenset((min(pair), max(pair)) for pair in edges.tolist()))
-    best = distance(_neighbours(graph))
+    best = distance(graph)
     for _ in range(NUM_SWAPS if len(edges) > 1 else 0):
         if best == 0:
             break
@@ -235,7 +208,7 @@ def _meet_motifs(
         if len({a, b, c, d}) < 4 or new & graph.edges:
             continue
         tried = SmallGraph(num_nodes, graph.edges - {(a, b), (min(c, d), max(c, d))} | new)
-        if (now := distance(_neighbours(tried))) <= best:
+        if (now := distance(tried)) <= best:
             graph, best = tried, now
     return graph
 
@@ -244,17 +217,18 @@ def _meet_motifs(
 
 
 def _check_size(max_nodes: int) -> int:
-    if isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or not 1 <= max_nodes <= MOST_NODES:
+    if isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or not 1 <= max_nodes <= MAX_NODES:
         raise ConfigError(
-            f"max_nodes must be a whole number from 1 to {MOST_NODES}, found {max_nodes!r}. For one larger graph, use "
-            "us.fit_graph."
+            f"max_nodes must be a whole number from 1 to {MAX_NODES}, found {max_nodes!r}. For one larger graph, use "
+            "us.fit_graph.",
+            setting="max_nodes",
         )
     return max_nodes
 
 
 def _arrow_of(table: object) -> pa.Table:
     """The frame as it is: types that were inferred from values would depend on other rows."""
-    frame = nw.from_native(table, eager_only=True, pass_through=True)  # type: ignore[call-overload]
+    frame = nw.from_native(table, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         raise TableError(
             f"Expected a pandas, polars or Arrow table, found {type(table).__name__}. Read the file first."
@@ -275,7 +249,7 @@ def _take_column(table: object, column: str) -> tuple[pa.Table, list[str | None]
         values = values.cast(pa.string())
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         raise TableError(
-            f"Column {column!r} must hold texts such as '0-1;1-2', found the type {values.type}. Read it as text.",
+            f"Column {column!r} must hold strings such as '0-1;1-2', found the type {values.type}. Read it as text.",
             column=column,
         )
     return arrow, values.to_pylist()
@@ -283,5 +257,5 @@ def _take_column(table: object, column: str) -> tuple[pa.Table, list[str | None]
 
 def _as_given(arrow: pa.Table, given: AnyFrame) -> AnyFrame:
     """In the kind of frame that was given."""
-    frame = nw.from_native(given, eager_only=True)  # type: ignore[call-overload]
+    frame = nw.from_native(given, eager_only=True)  # type: ignore[call-overload]  # it was read as a frame before
     return nw.from_arrow(arrow, backend=frame.implementation).to_native()

@@ -1,29 +1,28 @@
 """From a private edge list to a release: `plan_graph` and `fit_graph`."""
 
-import dataclasses
-import datetime
+import contextlib
+import json
 import math
 import os
-import warnings
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Int64
 
-from understudy.api import read_guarantee
-from understudy.book.book import BudgetBook
-from understudy.book.policy import Policy
-from understudy.book.proposal import ProposedRun
-from understudy.book.reservation import reserve_run, settle_run
-from understudy.errors import ConfigError, SchemaError, TableError, UnderstudyWarning, did_you_mean
-from understudy.failed_run import record_failure
+from understudy.errors import ConfigError, SchemaError, TableError, did_you_mean
 from understudy.graphs.degrees import degrees_of_tails, make_graphical, restore_degrees
-from understudy.graphs.release import GraphRelease
+from understudy.graphs.release import GraphRelease, graph_facts
 from understudy.graphs.schema import GraphSchema, GraphSchemaSource, as_graph_schema
+from understudy.institution.book.book import BudgetBook
+from understudy.institution.book.policy import Policy
+from understudy.institution.book.proposal import ProposedRun
 from understudy.notes import Note
-from understudy.privacy.events import Gaussian, LaplaceCounts
-from understudy.privacy.graph import (
+from understudy.privacy.accounting.events import Gaussian, LaplaceCounts
+from understudy.privacy.accounting.ledger import Budget, Guarantee, Ledger, Plan, Query
+from understudy.privacy.mechanisms.graph import (
     TAILS_SENSITIVITY,
     GraphUnit,
     PrivateGraph,
@@ -34,11 +33,14 @@ from understudy.privacy.graph import (
     noisy_tail_counts,
     read_graph,
 )
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFacts, Query
-from understudy.privacy.noise import noise_source
-from understudy.privacy.table import PrivateTable
+from understudy.privacy.rows.table import PrivateTable
+from understudy.progress import ShowProgress
 from understudy.release import check_seed
-from understudy.tables import Frame, ReadOptions, TableStream, as_arrow, source_id, stream_table
+from understudy.run.listener import Listener, open_listener
+from understudy.run.plan import read_guarantee
+from understudy.run.run import open_run
+from understudy.run.sources import open_private_table
+from understudy.tables import Frame, ReadOptions, read_table, source_id
 
 if TYPE_CHECKING:
     import networkx
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 EdgeSource: TypeAlias = "Frame | networkx.Graph | str | os.PathLike[str]"
 """An edge list: a frame, or the path of a file or database table; or a NetworkX graph."""
 
-MOST_TAILS = 1000
+MAX_TAILS = 1000
 """Degrees up to this one are counted; larger ones are known from the sorted degrees alone."""
 COUNTS_FRACTION = 0.1
 """The fraction of rho for the number of edges; the rest is divided equally between the two queries on degrees."""
@@ -63,13 +65,27 @@ def plan_graph(
     delta: float | None = None,
     protect: str = "edge",
 ) -> Plan:
-    """Every query that `fit_graph` will make, and its privacy cost. Reads no edge.
+    """List every query that `fit_graph` would make, and its privacy cost. Reads no edge.
+
+    Args:
+        schema: A `GraphSchema`, a dict of its sections, or the path of its file.
+        guarantee: The guarantee. Give either this, or `epsilon` and, if you want, `delta`.
+        epsilon: The epsilon of the guarantee.
+        delta: Its delta. Default: 1e-6.
+        protect: "edge" or "node".
+
+    Returns:
+        The plan, a sequence of queries.
+
+    Raises:
+        SchemaError: The schema is malformed.
+        ConfigError: The guarantee or `protect` cannot be honoured.
 
     >>> [query.key for query in plan_graph({"nodes": {"count": 100}}, epsilon=1)]
     ['degrees', 'degree_tails', 'block_counts']
     """
     declared = as_graph_schema(schema)
-    wanted = _require_guarantee(read_guarantee(guarantee, epsilon, delta))
+    wanted = read_guarantee(guarantee, epsilon, delta)
     return _plan(declared, read_unit(protect, declared), wanted.budget())
 
 
@@ -85,17 +101,46 @@ def fit_graph(
     reading: ReadOptions | None = None,
     book: "BudgetBook | str | os.PathLike[str] | None" = None,
     policy: "Policy | str | os.PathLike[str] | None" = None,
+    progress: ShowProgress | Listener = None,
+    record: "str | os.PathLike[str] | None" = None,
+    checkpoint: "str | os.PathLike[str] | None" = None,
+    resume: bool = False,
 ) -> GraphRelease:
-    """Fits a random graph model to one private graph under differential privacy.
-
-    `edges` has a row for each edge; `schema` declares the nodes, which are public. `protect="edge"`: one edge is
-    protected. `protect="node"`: all edges of one node are, which needs a declared `max_degree`. A `seed` makes the run
-    reproducible, and not private. `book` and `policy` are those of `fit`; the book was created for the same `protect`.
+    """Fit a random graph model to one private graph.
 
     Formal guarantee: the release is (epsilon, delta)-differentially private under add/remove of one edge, or of all
     edges of one node. Rows with an end that is not a declared node, and loops, are left out; repeated edges, and the
     two directions of an edge, count once. An error after the first query is a `SpentError`, whose `statement` has the
     whole planned cost. Not covered: nodes, blocks and the other facts of the schema, timing and memory.
+
+    Args:
+        edges: A frame with a row for each edge, a NetworkX graph, or the path of a file.
+        schema: What is public: the nodes, and their blocks if they have any. A `GraphSchema`, a dict of its sections,
+            or the path of its file.
+        guarantee: The guarantee. Give either this, or `epsilon` and, if you want, `delta`.
+        epsilon: The epsilon of the guarantee.
+        delta: Its delta. Default: 1e-6.
+        protect: "edge": one edge is protected. "node": all edges of one node are, which needs a declared `max_degree`.
+        seed: Makes the run reproducible, and not private.
+        reading: How to read a text file or workbook.
+        book: The `BudgetBook` of the data set, or its path, created for the same `protect`.
+        policy: A `Policy`, or the path of its file.
+        progress: True for a progress bar, or a function of the fraction done and a string.
+        record: A folder for the record of a run that fails after its first query and has no `checkpoint`.
+        checkpoint: A folder in which the run keeps the secret of its noise, and its result until that is saved: anyone
+            who reads it can subtract the noise. Saving the release deletes it.
+        resume: Whether to continue a run that was killed from its `checkpoint`, to the same release.
+
+    Returns:
+        The release, which samples synthetic graphs. Its `statement` says what was spent.
+
+    Raises:
+        SchemaError: The schema is malformed, or absent.
+        TableError: The edges cannot be read.
+        ConfigError: The guarantee or `protect` cannot be honoured.
+        BudgetExceeded: The book has no room for the run.
+        CheckpointError: There is nothing to resume, or something that was not resumed.
+        SpentError: The run failed after its first charge.
 
     >>> import pyarrow as pa
     >>> ring = pa.table({"source": range(50), "target": [(node + 1) % 50 for node in range(50)]})
@@ -103,34 +148,46 @@ def fit_graph(
     >>> release.sample().column_names
     ['source', 'target']
     """
-    wanted = _require_guarantee(read_guarantee(guarantee, epsilon, delta)).with_delta_for(None)
+    wanted = read_guarantee(guarantee, epsilon, delta).with_delta_for(None)
     check_seed(seed)
     declared = as_graph_schema(schema)
     unit = read_unit(protect, declared)
     plan = _plan(declared, unit, wanted.budget())
-    with reserve_run(book, policy, propose_graph(declared, unit, wanted), seed=seed) as reservation:
-        rows, file_name = edge_table(edges, declared, reading)
-        table = PrivateTable(rows)
-        entry = None if reservation is None else reservation.entry
-        facts = dataclasses.replace(graph_facts(declared, unit, file_name=file_name), book=entry)
-        ledger = Ledger(wanted, noise=noise_source(seed), book=reservation)
-        with record_failure(ledger, lambda: ledger.statement(facts, method=METHOD, planned=plan.queries)):
-            graph = read_graph(table, declared.number_ends, declared.block_of_node, unit)
-            degrees, counts = (
-                _fit_edge_level(graph, declared, plan, ledger)
-                if unit is GraphUnit.EDGE
-                else _fit_node_level(graph, declared, plan, ledger)
-            )
-            estimated = (f"number of edges: about {counts.sum():,}",)
-            statement = ledger.statement(dataclasses.replace(facts, estimated=estimated), method=METHOD)
-        settle_run(reservation, statement)
-    if statement.seeded:
-        warnings.warn(
-            "The noise was seeded, so this release is not private. Use a seed for tests and public data only.",
-            UnderstudyWarning,
-            stacklevel=2,
+    proposed = propose_graph(declared, unit, wanted)
+    with (
+        open_listener(progress, "fitting") as listener,
+        open_run(
+            seed=seed,
+            book=book,
+            policy=policy,
+            proposed=proposed,
+            checkpoint=checkpoint,
+            resume=resume,
+            record=record,
+            listener=listener,
+        ) as run,
+    ):
+        table, file_name = _private_edges(edges, declared, reading)
+        facts, identity = graph_facts(declared, unit, file_name=file_name), {"schema": json.dumps(declared.to_dict())}
+        run.start(
+            METHOD,
+            wanted,
+            plan.queries,
+            facts,
+            tables={"edge list": table},
+            identity={**identity, "protected unit": unit.value},
         )
-    return GraphRelease(declared, degrees, counts, statement)
+        if run.checkpoint is not None and run.is_finished:
+            finished = GraphRelease.load_result(run.checkpoint)
+            run.finish(finished.statement)
+            return finished
+        graph = read_graph(table, declared.number_ends, declared.block_of_node, unit)
+        fit_level = _fit_edge_level if unit is GraphUnit.EDGE else _fit_node_level
+        degrees, counts = fit_level(graph, declared, plan, run.ledger)
+        statement = run.statement(estimated=(f"number of edges: about {counts.sum():,}",))
+        release = GraphRelease(declared, degrees, counts, statement=statement, checkpoint=run.checkpoint)
+        run.finish(statement, keep=release.to_result)
+        return release
 
 
 def propose_graph(schema: GraphSchema, unit: GraphUnit, guarantee: Guarantee) -> ProposedRun:
@@ -149,7 +206,8 @@ def read_unit(protect: str, schema: GraphSchema) -> GraphUnit:
     """What to protect; refuses a claim that the declared facts cannot support."""
     if protect not in ("edge", "node"):
         raise ConfigError(
-            f"protect must be 'edge' or 'node', found {protect!r}.{did_you_mean(protect, ['edge', 'node'])}"
+            f"protect must be 'edge' or 'node', found {protect!r}.{did_you_mean(protect, ['edge', 'node'])}",
+            setting="protect",
         )
     unit = GraphUnit(protect)
     if unit is GraphUnit.EDGE:
@@ -159,41 +217,16 @@ def read_unit(protect: str, schema: GraphSchema) -> GraphUnit:
             "Protecting a node needs a declared degree cap: add max_degree to the [graph] section. Without one, a "
             "single node can have an edge to every other node and change every degree, so the noise would "
             "have to be too large to be useful. "
-            "Or protect one edge: --protect edge."
+            "Or protect one edge: --protect edge.",
+            setting="max_degree",
         )
     if schema.blocks is not None:
         raise ConfigError(
             "Blocks cannot be used when a node is protected: one node can change the edge counts of blocks by more "
-            "than any declared cap. Remove block from the [nodes] section, or protect one edge: --protect edge."
+            "than any declared cap. Remove block from the [nodes] section, or protect one edge: --protect edge.",
+            setting="block",
         )
     return unit
-
-
-def graph_facts(schema: GraphSchema, unit: GraphUnit, *, file_name: str | None = None) -> PublicFacts:
-    """What a run takes as public."""
-    declared = [f"the list of {schema.num_nodes:,} nodes, whether or not they have edges"]
-    if schema.blocks is not None:
-        declared.append(f"the block of each node, one of {len(schema.block_names):,}")
-    if schema.max_degree is not None:
-        declared.append(f"a cap on degrees: {schema.max_degree:,}")
-    declared.append("that edges have no direction; loops are left out, and each pair of nodes counts once")
-    return PublicFacts(
-        graph_unit=unit.value,
-        name=schema.name or file_name,
-        responsible=schema.responsible,
-        contact=schema.contact,
-        declared=tuple(declared),
-        date=datetime.date.today().isoformat(),
-    )
-
-
-def _require_guarantee(guarantee: Guarantee | None) -> Guarantee:
-    if guarantee is None:
-        raise ConfigError(
-            "Set the privacy budget: epsilon=1 (smaller is more private), or guarantee=us.Guarantee.not_private() for "
-            "a baseline."
-        )
-    return guarantee
 
 
 # ---------------------------------------------------------------------------------------------------------------- plan
@@ -231,7 +264,7 @@ def _counts_text(schema: GraphSchema) -> str:
 
 
 def _num_tails(schema: GraphSchema) -> int:
-    return min(_most_degree(schema), MOST_TAILS)
+    return min(_most_degree(schema), MAX_TAILS)
 
 
 def _most_degree(schema: GraphSchema) -> int:
@@ -304,31 +337,50 @@ def _fit_node_level(
 # ---------------------------------------------------------------------------------------------------------------- read
 
 
-def edge_table(
-    edges: EdgeSource, schema: GraphSchema, reading: ReadOptions | None = None
-) -> tuple["pa.Table | TableStream", str | None]:
-    """The edge list, and the name of its file. Each value is read by itself, as text; other columns are not used."""
-    if hasattr(edges, "edges") and hasattr(edges, "nodes"):  # a NetworkX graph, whether or not NetworkX is installed
-        pairs = [(str(one), str(other)) for one, other, *_ in edges.edges]
-        ends = list(zip(*pairs, strict=True)) or [(), ()]
-        names = (schema.source, schema.target)
-        return pa.table([pa.array(end, pa.string()) for end in ends], names=names), None
-    columns = schema.table_schema
+def _private_edges(
+    edges: EdgeSource, schema: GraphSchema, reading: ReadOptions | None
+) -> tuple[PrivateTable, str | None]:
+    """The edge list, and the name of its file."""
+    source = source_id(edges)
+    with _explain_columns():
+        table = open_private_table(
+            _as_frame(edges, schema), schema.table_schema, partial(_require_ends, schema), reading=reading
+        )
+    return table, None if isinstance(source, int) else source.name
+
+
+def edge_table(edges: EdgeSource, schema: GraphSchema, reading: ReadOptions | None = None) -> pa.Table:
+    """An edge list that is not protected, or is outside the guarantee. Each value is read by itself, as text; other
+    columns are not used."""
+    with _explain_columns():
+        table, _ = read_table(_as_frame(edges, schema), schema.table_schema, reading=reading)
+    _require_ends(schema, table.column_names)
+    return table
+
+
+def _as_frame(edges: EdgeSource, schema: GraphSchema) -> "Frame | str | os.PathLike[str]":
+    """A NetworkX graph as a table, whether or not NetworkX is installed; everything else as it is."""
+    if not (hasattr(edges, "edges") and hasattr(edges, "nodes")):
+        return edges
+    pairs = [(str(one), str(other)) for one, other, *_ in edges.edges]
+    ends = list(zip(*pairs, strict=True)) or [(), ()]
+    return pa.table([pa.array(end, pa.string()) for end in ends], names=(schema.source, schema.target))
+
+
+@contextlib.contextmanager
+def _explain_columns() -> Iterator[None]:
     try:
-        streamed = stream_table(edges, schema=columns, reading=reading)
-        batches, _ = as_arrow(edges, columns, reading=reading) if streamed is None else streamed
+        yield
     except TableError as error:
         hint = ' In the schema of a graph: source and target, and drop = ["weight"] for columns to leave out.'
         raise TableError(f"{error}{hint * (error.line == 1)}", column=error.column, line=error.line) from None
-    absent = [name for name in (schema.source, schema.target) if name not in batches.column_names]
+
+
+def _require_ends(schema: GraphSchema, names: Sequence[str]) -> None:
+    absent = [name for name in (schema.source, schema.target) if name not in names]
     if absent:
         raise SchemaError(
-            f"The edge list has no column {absent[0]!r}.{did_you_mean(absent[0], batches.column_names)} Name the "
+            f"The edge list has no column {absent[0]!r}.{did_you_mean(absent[0], names)} Name the "
             "columns that hold the ends of an edge as source and target in the [graph] section.",
             column=absent[0],
         )
-    if isinstance(batches, TableStream):
-        for _ in batches:  # a damaged file is refused before anything is charged
-            pass
-    source = source_id(edges)
-    return batches, None if isinstance(source, int) else source.name

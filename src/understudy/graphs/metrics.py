@@ -1,12 +1,13 @@
 """Compares synthetic graphs with the real one: degrees, clustering, triangles, components, communities. Not private."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from jaxtyping import Float64, Int64
-from scipy import sparse
+from scipy import sparse, stats
 from scipy.sparse import csgraph
 
 from understudy.errors import ConfigError
@@ -38,6 +39,9 @@ METRICS = {
 communities are searched a second time, and their distance shows how far two searches in one graph are apart."""
 
 
+Sizes: TypeAlias = Mapping[str, Float64[np.ndarray, " nodes"]]
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class GraphScores(Summarized):
     """Metrics of the real graph, of the synthetic ones, and of a random one with as many edges. Not private."""
@@ -45,7 +49,7 @@ class GraphScores(Summarized):
     values: Mapping[str, Mapping[str, float]]
     """By graph, then by metric: `real`, the synthetic ones by name, and `random`."""
     degrees: Mapping[str, Mapping[int, int]]
-    """By graph, how many nodes have each degree."""
+    """For each graph, how many nodes have each degree, in ascending order of degrees."""
 
     def __getitem__(self, graph: str) -> Mapping[str, float]:
         return self.values[graph]
@@ -55,7 +59,8 @@ class GraphScores(Summarized):
         names = list(self.values)
         metrics = [metric for metric in METRICS if metric in self.values["real"]]
         rows = [(metric, *(f"{self.values[name][metric]:.4g}" for name in names)) for metric in metrics]
-        return Summary("Scores of graphs", {}, ("metric", *names), rows[:12], (*_more(rows[12:]), WARNING))
+        further = ("  ".join(row) for row in rows[12:])  # as notes: a summary shows twelve
+        return Summary("Scores of graphs", {}, ("metric", *names), rows[:12], (*further, WARNING))
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -65,11 +70,6 @@ class GraphScores(Summarized):
             "graphs": {name: dict(scores) for name, scores in self.values.items()},
             "degrees": {name: [list(pair) for pair in counts.items()] for name, counts in self.degrees.items()},
         }
-
-
-def _more(rows: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """Further rows of the table, as notes: a summary shows twelve."""
-    return tuple("  ".join(row) for row in rows)
 
 
 def evaluate(
@@ -93,7 +93,7 @@ def evaluate(
     declared = as_graph_schema(schema)
     named = dict(synthetic) if isinstance(synthetic, Mapping) else {"synthetic": synthetic}
     if not named or {"real", BASELINE} & set(named):
-        raise ConfigError(f"Name at least one synthetic graph, and none 'real' or '{BASELINE}'.")
+        raise ConfigError(f"Name at least one synthetic graph, and none 'real' or '{BASELINE}'.", setting="synthetic")
     graphs = {"real": simple_edges(real, declared, reading)}
     for name, edges in named.items():
         written = None if reading is None else reading.of_synthetic(edges)  # `reading` is how the real file is written
@@ -101,35 +101,27 @@ def evaluate(
     first = len(graphs[next(iter(named))])
     graphs[BASELINE] = random_edges(declared.num_nodes, first, np.random.default_rng(seed))
     described = {name: _describe(edges, declared, seed) for name, edges in graphs.items()}
-    real_sizes = described["real"].sizes
+    real_sizes, _ = described["real"]
     values = {
         name: {
-            **{f"{what} distance": ks_distance(real_sizes[what], sizes) for what, sizes in each.sizes.items()},
-            **each.figures,
+            **{f"{what} distance": _distance(real_sizes[what], each) for what, each in sizes.items()},
+            **figures,
         }
-        for name, each in described.items()
+        for name, (sizes, figures) in described.items()
     }
     again = _community_sizes(graphs["real"], declared.num_nodes, seed + 1)
-    values["real"]["community distance"] = ks_distance(real_sizes["community"], again)
+    values["real"]["community distance"] = _distance(real_sizes["community"], again)
     return GraphScores(
         values,
-        {name: _count_degrees(each.sizes["degree"]) for name, each in described.items()},
+        {name: Counter(sorted(sizes["degree"].astype(int).tolist())) for name, (sizes, _) in described.items()},
     )
-
-
-def _count_degrees(degrees: Float64[np.ndarray, " nodes"]) -> dict[int, int]:
-    """How many nodes have each degree, in ascending order of degrees."""
-    known, counts = np.unique(degrees, return_counts=True)
-    return dict(zip(known.astype(int).tolist(), counts.tolist(), strict=True))
 
 
 def simple_edges(
     edges: EdgeSource, schema: GraphSchema, reading: ReadOptions | None = None
 ) -> Int64[np.ndarray, "edges 2"]:
     """The edges as `fit_graph` would use them: between declared nodes, without loops and repetitions. Exact."""
-    table = edge_table(edges, schema, reading)[0]
-    batches = [table] if isinstance(table, pa.Table) else list(table)
-    ends = np.concatenate([np.zeros((0, 2), dtype=np.int64), *(schema.number_ends(batch) for batch in batches)])
+    ends = schema.number_ends(edge_table(edges, schema, reading))
     ends = np.sort(ends[(ends >= 0).all(axis=1) & (ends[:, 0] != ends[:, 1])], axis=1)
     return np.unique(ends, axis=0)
 
@@ -145,25 +137,12 @@ def random_edges(num_nodes: int, num_edges: int, generator: np.random.Generator)
     return np.stack([codes // num_nodes, codes % num_nodes], axis=1)
 
 
-def ks_distance(one: Float64[np.ndarray, " a"], other: Float64[np.ndarray, " b"]) -> float:
-    """The largest difference between two distribution functions.
-
-    >>> ks_distance(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
-    0.5
-    """
-    at = np.union1d(one, other)
-    below = [np.searchsorted(np.sort(each), at, side="right") / len(each) for each in (one, other)]
-    return float(np.abs(below[0] - below[1]).max(initial=0.0))
+def _distance(one: Float64[np.ndarray, " a"], other: Float64[np.ndarray, " b"]) -> float:
+    return float(stats.ks_2samp(one, other, method="asymp").statistic)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Described:
-    sizes: Mapping[str, Float64[np.ndarray, " nodes"]]
-    """For each node its degree, and the sizes of its component and its community."""
-    figures: Mapping[str, float]
-
-
-def _describe(edges: Int64[np.ndarray, "edges 2"], schema: GraphSchema, seed: int) -> _Described:
+def _describe(edges: Int64[np.ndarray, "edges 2"], schema: GraphSchema, seed: int) -> tuple[Sizes, dict[str, float]]:
+    """For each node its degree, and the sizes of its component and its community; and the figures of the graph."""
     num_nodes = schema.num_nodes
     ones = np.ones(2 * len(edges), dtype=np.int64)
     ends = np.concatenate([edges, edges[:, ::-1]])
@@ -193,7 +172,7 @@ def _describe(edges: Int64[np.ndarray, "edges 2"], schema: GraphSchema, seed: in
         "component": component_sizes[component].astype(float),
         "community": community_sizes,
     }
-    return _Described(sizes, {name: float(value) for name, value in figures.items()})
+    return sizes, {name: float(value) for name, value in figures.items()}
 
 
 def _community_sizes(edges: Int64[np.ndarray, "edges 2"], num_nodes: int, seed: int) -> Float64[np.ndarray, " nodes"]:

@@ -4,11 +4,11 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from understudy.graphs.degrees import havel_hakimi, make_graphical
-from understudy.privacy.graph import block_pairs
+from understudy.privacy.mechanisms.graph import block_pairs
 
 ROUNDS = 300
 """Rounds of repair without progress. Most graphs need few; degrees that no graph has are never met in full."""
-MOST_SWAPPED = 20_000
+MAX_SWAPPED = 20_000
 """Edges of graphs that are made by exchanging ends one after the other, where repair fails."""
 
 
@@ -41,7 +41,7 @@ def sample_edges(
     repaired = _repair(
         edges, np.concatenate(pair_of_edge), np.equal(*block_pairs(num_blocks).T), len(block_of_node), generator
     )
-    if num_blocks == 1 and len(repaired) < len(edges) <= MOST_SWAPPED:  # hardly any graph has these degrees
+    if num_blocks == 1 and len(repaired) < len(edges) <= MAX_SWAPPED:  # hardly any graph has these degrees
         placed = generator.permutation(make_graphical(degrees))
         repaired = shuffle_edges(havel_hakimi(placed), len(degrees), generator)
     return np.sort(repaired, axis=1)

@@ -13,15 +13,16 @@ import pyarrow.compute as pc
 from jaxtyping import Int64
 
 from understudy.errors import SchemaError, UnderstudyError, did_you_mean
+from understudy.rules.keys import check_keys, read_text
+from understudy.rules.values import to_toml
 from understudy.schema import Column, Schema
-from understudy.schema.toml import check_keys, parse_toml, read_text
-from understudy.schema.values import to_toml
-from understudy.tables import as_arrow
+from understudy.schema.toml import parse_toml, without_content
+from understudy.tables import read_table
 
 if TYPE_CHECKING:
     import networkx
 
-MOST_NODES = 2**31
+MAX_NODES = 2**31
 NO_NODES = (
     'Declare the nodes of the graph: a [nodes] section with count = 4000, list = [...] or file = "nodes.csv". A node '
     "list read from the edges would show which nodes have an edge."
@@ -52,8 +53,11 @@ class GraphSchema:
     max_degree: int | None = None
     """A public cap on degrees: larger ones are not released. With `protect="node"`, edges beyond it are left out."""
     name: str | None = None
+    """The name of the data set. Declared public, as the next two: they stand in the certificate."""
     responsible: str | None = None
+    """Who is responsible for the release: a person or an office."""
     contact: str | None = None
+    """Whom to ask about the release, such as an e-mail address."""
 
     def __post_init__(self) -> None:
         if not self.nodes:
@@ -84,6 +88,7 @@ class GraphSchema:
 
     @property
     def num_nodes(self) -> int:
+        """The declared number of nodes."""
         return len(self.nodes)
 
     @functools.cached_property
@@ -105,7 +110,7 @@ class GraphSchema:
         >>> GraphSchema.of_count(3, first=1).nodes
         ('1', '2', '3')
         """
-        if not _is_whole(count) or not 1 <= count < MOST_NODES:
+        if not _is_whole(count) or not 1 <= count < MAX_NODES:
             raise SchemaError(f"count must be a whole number above 0, found {count!r}.", key="count")
         if not _is_whole(first):
             raise SchemaError(f"first must be a whole number, found {first!r}.", key="first")
@@ -125,9 +130,11 @@ class GraphSchema:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "GraphSchema":
         """Reads a TOML file. The path of a node file is relative to it."""
+        content, folder = parse_toml(read_text(path), str(path)), Path(path).parent
         try:
-            return cls.from_dict(parse_toml(read_text(path), str(path)), folder=Path(path).parent)
+            return cls.from_dict(content, folder=folder)
         except SchemaError as error:
+            error = without_content(error, content, folder)
             raise error if str(path) in str(error) else error.in_file(str(path)) from None
 
     @classmethod
@@ -155,7 +162,7 @@ class GraphSchema:
         keys = {key: graph[key] for key in GRAPH_KEYS if key in graph and key not in ("directed", "drop")}
         keys["drop"] = _texts(graph.get("drop", []), "[graph] drop")
         names, blocks = _read_nodes(nodes, folder)
-        return cls(nodes=names, blocks=blocks, **keys)  # type: ignore[arg-type]
+        return cls(nodes=names, blocks=blocks, **keys)
 
     def to_dict(self) -> dict[str, object]:
         """The reverse of `from_dict`, with the whole list of nodes."""
@@ -168,8 +175,11 @@ class GraphSchema:
 
     def to_toml(self) -> str:
         """The same as a schema file."""
-        sections = self.to_dict().items()
-        return "\n".join(f"[{name}]\n{_lines(keys)}" for name, keys in sections)  # type: ignore[arg-type]
+        sections = []
+        for name, keys in self.to_dict().items():
+            assert isinstance(keys, dict)
+            sections.append("".join([f"[{name}]\n", *(f"{key} = {to_toml(value)}\n" for key, value in keys.items())]))
+        return "\n".join(sections)
 
     @property
     def table_schema(self) -> Schema:
@@ -233,14 +243,6 @@ def draft_schema(names: Sequence[str]) -> str:
     """The schema file of an edge list with these columns, for a person to complete. Reads no edge.
 
     The ends are columns with the usual names, else the first two; all others are left out.
-
-    >>> print(draft_schema(["when", "From", "to"]).split("\\n\\n")[1])
-    [graph]
-    source = "From"
-    target = "to"
-    directed = false                        # edges are used without direction
-    drop = ["when"]                         # other columns of the edge list
-    # max_degree = 50                       # a public cap on degrees; needed to protect a node
     """
     if len(names) < 2:
         raise SchemaError(f"An edge list needs two columns, one for each end of an edge; found {len(names)}.")
@@ -268,13 +270,14 @@ def _read_nodes(keys: Mapping[str, object], folder: Path | None) -> tuple[tuple[
     blocks = None if block is None else _texts(block, "[nodes] block")
     if given == ["list"]:
         return _texts(keys["list"], "[nodes] list"), blocks
+    # `__post_init__` checks the types of what a file has.
     counted = GraphSchema.of_count(keys["count"], first=keys.get("first", 0))  # type: ignore[arg-type]
     return counted.nodes, blocks
 
 
 def _texts(values: object, key: str) -> tuple[str, ...]:
     if not isinstance(values, Iterable) or isinstance(values, str) or not all(isinstance(v, str | int) for v in values):
-        raise SchemaError(f"{key} must be a list of texts or whole numbers.", key=key.split()[-1])
+        raise SchemaError(f"{key} must be a list of strings or whole numbers.", key=key.split()[-1])
     return tuple(map(str, values))
 
 
@@ -282,10 +285,9 @@ def _read_node_file(keys: Mapping[str, object], folder: Path | None) -> tuple[tu
     """A public table with a row for each node."""
     path = Path(str(keys["file"]))
     path = path if folder is None else folder / path
-    wanted = {key: str(keys[key]) for key in ("id", "block") if key in keys}
-    wanted = {"id": "node", **wanted}
+    wanted = {"id": "node"} | {key: str(keys[key]) for key in ("id", "block") if key in keys}
     try:
-        names = as_arrow(path)[0].column_names  # a public file: its header says which columns there are
+        names = read_table(path)[0].column_names  # a public file: its header says which columns there are
         for key, name in wanted.items():
             if name not in names:
                 raise SchemaError(
@@ -294,7 +296,7 @@ def _read_node_file(keys: Mapping[str, object], folder: Path | None) -> tuple[tu
                     key=key,
                 )
         kinds = {name: "categorical" if name in wanted.values() else "text" for name in names}
-        table, _ = as_arrow(path, Schema(columns=tuple(Column(name=name, kind=kind) for name, kind in kinds.items())))
+        table, _ = read_table(path, Schema(columns=tuple(Column(name=name, kind=kind) for name, kind in kinds.items())))
     except UnderstudyError as error:
         raise SchemaError(f"The node file: {error}", key=getattr(error, "key", None) or "file") from None
     found = []
@@ -304,10 +306,6 @@ def _read_node_file(keys: Mapping[str, object], folder: Path | None) -> tuple[tu
             raise SchemaError(f"The node file {path} has rows without a value of {name!r}. Complete them.", key=key)
         found.append(tuple(values.cast(pa.string()).to_pylist()))
     return found[0], found[1] if "block" in wanted else None
-
-
-def _lines(keys: Mapping[str, object]) -> str:
-    return "".join(f"{key} = {to_toml(value)}\n" for key, value in keys.items())
 
 
 def _is_whole(value: object) -> bool:

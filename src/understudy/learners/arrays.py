@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from understudy.errors import ConfigError
 from understudy.schema import Column, Schema
-from understudy.tables import as_arrow, read_column
+from understudy.tables import read_column, read_table
 
 if TYPE_CHECKING:
     from understudy.tables import Frame
@@ -29,11 +29,25 @@ def column_names(X: object) -> tuple[str, ...] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
+def count_columns(X: object) -> int:
+    """The number of columns, which is public: by the form of X, unless it is a list or is refused."""
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    dtype = getattr(X, "dtype", None)
+    is_readable = len(shape) == 2 and getattr(dtype, "kind", "f") != "c"
+    if is_readable:
+        return int(shape[1])
+    if isinstance(X, list | tuple) and X and isinstance(X[0], list | tuple):
+        return len(X[0])  # of the first row alone; rows of other lengths are refused when they are read
+    return int(as_floats(X).shape[1])
+
+
 def read_frame(X: object, schema: Schema) -> pa.Table:
     """X as an Arrow table, if it is a frame or a path."""
     if column_names(X) is None and not isinstance(X, str) and not hasattr(X, "__fspath__"):
-        raise ConfigError(f"With a schema, X must be a pandas, polars or Arrow table, found {type(X).__name__}.")
-    return as_arrow(cast("Frame", X), schema)[0]
+        raise ConfigError(
+            f"With a schema, X must be a pandas, polars or Arrow table, found {type(X).__name__}.", setting="X"
+        )
+    return read_table(cast("Frame", X), schema)[0]
 
 
 def require_equal_lengths(num_rows: int, labels: Sized) -> None:
@@ -76,6 +90,7 @@ def as_bounds(bounds: object, count: int) -> list[tuple[float, float]]:
         given = np.tile(given, (count, 1))
     if given.shape != (count, 2) or not np.isfinite(given).all() or not (given[:, 0] < given[:, 1]).all():
         raise ConfigError(
-            f"Bounds must be one pair (low, high) for all {count} columns or a pair for each column, low below high."
+            f"Bounds must be one pair (low, high) for all {count} columns or a pair for each column, low below high.",
+            setting="bounds",
         )
     return [(float(low), float(high)) for low, high in given]

@@ -6,38 +6,56 @@ synthesizer can share one. The target is the domain's, or named. No cost depends
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Annotated
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.errors import ConfigError
 from understudy.learners.targets import (
     PRIVATE,
     ClassWeight,
-    check_class_weight,
     check_classes,
     class_query,
     class_weights,
     target_of,
 )
-from understudy.learners.training import CrossEntropy, Network, half_square
 from understudy.models.inputs import NUMBERS, Examples, Inputs, inputs_of, seen_columns
+from understudy.models.neural import apply_layers
 from understudy.models.predictors import Layers, LogitModel, NaiveBayesModel, NumberModel, OneVersusRest, PriorModel
-from understudy.privacy.charges import charge_dpsgd
-from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, RowLoss
-from understudy.privacy.counts import noisy_counts
-from understudy.privacy.events import Gaussian, Pure, SubsampledGaussian
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.moments import Moments, block_weights, check_rows, class_blocks, noisy_class_sums, noisy_moments
-from understudy.privacy.objective import MOST_INPUTS, noisy_minimisers
-from understudy.privacy.rows import PrivateRows
-from understudy.privacy.sampling import round_sampling_rate
-from understudy.progress import Progress
+from understudy.privacy.accounting.events import Event, Gaussian, Pure, SubsampledGaussian
+from understudy.privacy.accounting.ledger import Budget, Plan, Query
+from understudy.privacy.gradients.charges import charge_dpsgd
+from understudy.privacy.gradients.clipping import MAX_CLIP, MIN_CLIP, RowLoss
+from understudy.privacy.gradients.poisson import round_sampling_rate
+from understudy.privacy.mechanisms.counts import noisy_counts
+from understudy.privacy.mechanisms.moments import (
+    Moments,
+    block_weights,
+    check_rows,
+    class_blocks,
+    noisy_class_sums,
+    noisy_moments,
+)
+from understudy.privacy.mechanisms.objective import MAX_INPUTS, noisy_minimisers
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Domain
-from understudy.settings import Between, Count, InnerFraction, NotNegative, OneOf, Positive, Widths, check_settings
+from understudy.synthesizers.run import Run, calibrate_query
+from understudy.synthesizers.settings import (
+    Count,
+    InnerFraction,
+    NotNegative,
+    OneOf,
+    Positive,
+    Range,
+    Widths,
+    check_settings,
+)
 from understudy.training.dpsgd import Descent, train_network
 from understudy.training.loop import RunOptions
 from understudy.training.settings import check_numbers
@@ -45,24 +63,91 @@ from understudy.training.settings import check_numbers
 METHODS = ("sgd", "objective")
 OBJECTIVE_PENALTY = 3e-4
 
-# ------------------------------------------------------------------------------------------------------ gradient steps
+# ------------------------------------------------------------------------------------------------------------ networks
+
+
+class Network(eqx.Module):
+    """Linear layers with ReLU between them."""
+
+    layers: list[eqx.nn.Linear]
+
+    def __init__(self, sizes: tuple[int, ...], *, key: PRNGKeyArray):
+        """He's weights, and zeros in the last layer: at first nothing is preferred."""
+        keys = jax.random.split(key, len(sizes))
+        self.layers = []
+        for inputs, outputs, own_key in zip(sizes, sizes[1:], keys, strict=False):
+            reach = np.sqrt(6 / inputs) if len(self.layers) < len(sizes) - 2 else 0.0
+            weight = jax.random.uniform(own_key, (outputs, inputs), minval=-1.0, maxval=1.0) * reach
+            layer = eqx.nn.Linear(inputs, outputs, key=own_key)
+            self.layers.append(eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, jnp.zeros(outputs))))
+
+    def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " out"]:
+        return apply_layers(self.layers, inputs, jax.nn.relu)
+
+    def as_arrays(self) -> Layers:
+        host = jax.device_get([(layer.weight, layer.bias) for layer in self.layers])
+        weights, biases = zip(*((w.astype(np.float64), b.astype(np.float64)) for w, b in host), strict=True)
+        return Layers(weights, biases)
+
+
+class CrossEntropy(eqx.Module):
+    """The loss of one row, whose last feature is its class, each class with its weight."""
+
+    weights: Float[Array, " classes"]
+
+    def __call__(self, network: Network, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
+        code = row[-1].astype(jnp.int32)
+        # Weighted before the clip: a heavy class has larger gradients, and no larger bound.
+        return self.weights[code] * optax.losses.softmax_cross_entropy_with_integer_labels(network(row[:-1]), code)
+
+
+def half_square(network: Network, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
+    """The loss of one row, whose last feature is the number to predict. A row without a label has no part."""
+    output, label = network(row[:-1])[0], row[-1]
+    known = ~jnp.isnan(label)
+    return jnp.where(known, 0.5 * (output - jnp.where(known, label, 0.0)) ** 2, 0.0)
+
+
+# ------------------------------------------------------------------------------------------------------------ settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Steps:
-    """What learners by DP-SGD share."""
+class Columns:
+    """The column that a learner predicts, and those that it predicts from."""
 
     target: str | None = None
     """The column to predict; None: the domain's."""
     columns: tuple[str, ...] | None = None
     """The columns to predict from; None: all others."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def _query(self, key: str, what: str, event_of: Callable[[float], Event], domain: Domain, budget: Budget) -> Query:
+        """A query on these columns, with the least noise that fits the budget."""
+        target = self.target or domain.target
+        assert target is not None
+        query = calibrate_query(key, what, event_of, domain, budget)
+        return dataclasses.replace(query, columns=(target, *seen_columns(domain, target, self.columns)))
+
+    def _inputs(self, rows: PrivateRows, target: str, numbers: str, *, intercept: bool = False) -> Inputs:
+        return inputs_of(rows.domain, rows.scales, target, numbers=numbers, columns=self.columns, intercept=intercept)
+
+
+# ------------------------------------------------------------------------------------------------------ gradient steps
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Steps(Columns):
+    """What learners by DP-SGD share."""
+
     numbers: Annotated[str, OneOf(*NUMBERS)] = "both"
     """How a number enters: its position between its bounds (positions), its bin (bins), or both."""
     steps: Count = 300
     """Training steps; each costs budget."""
     sampling_rate: float = 1 / 8
     """The probability that a unit enters a step. Public, and independent of the number of rows."""
-    clip_norm: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
+    clip_norm: Annotated[float, Range(MIN_CLIP, MAX_CLIP)] = 1.0
     """The clip norm of one unit's gradient in a step."""
     learning_rate: Positive = 0.1
     """Learning rate of Adam at the first step; it decays to zero along a half cosine."""
@@ -70,30 +155,20 @@ class Steps:
     """Half of this times the squared weights is added to the mean loss."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         round_sampling_rate(self.sampling_rate)
 
-    def _steps_query(self, target: str, domain: Domain, budget: Budget) -> Query:
+    def _steps_query(self, domain: Domain, budget: Budget) -> Query:
         check_numbers(domain, "Learn from a sample of the rows.")
         rate = round_sampling_rate(self.sampling_rate)
-        noise = budget.calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} gradient steps, each on about one unit in {1 / self.sampling_rate:.0f}"
-        columns = (target, *seen_columns(domain, target, self.columns))
-        return Query("steps", what, SubsampledGaussian(rate, noise, self.steps), columns)
+        return self._query("steps", what, lambda noise: SubsampledGaussian(rate, noise, self.steps), domain, budget)
 
-    def _train(
-        self,
-        network: Network,
-        examples: Examples,
-        loss: RowLoss,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        progress: Progress | None,
-    ) -> Layers:
-        charged = charge_dpsgd(rows, plan["steps"], ledger, _SinglePrecision(examples))
-        batch_size = max(1, round(charged.sampling_rate * rows.public_num_rows))
-        options = RunOptions(progress=progress, slot=ledger.slot())
+    def _train(self, network: Network, examples: Examples, loss: RowLoss, run: Run) -> Layers:
+        ledger = run.ledger
+        charged = charge_dpsgd(run.rows, run.plan["steps"], ledger, examples)
+        batch_size = max(1, round(charged.sampling_rate * run.rows.public_num_rows))
+        options = RunOptions(progress=run.progress, slot=ledger.slot())
         bound, penalty = self.clip_norm, self.penalty
         descent = Descent(
             batch_size=batch_size, learning_rate=self.learning_rate, clip_norm=bound, cosine=True, penalty=penalty
@@ -105,16 +180,6 @@ class Steps:
         ).as_arrays()
 
 
-@dataclasses.dataclass(frozen=True)
-class _SinglePrecision:
-    """Examples as networks take them."""
-
-    examples: Examples
-
-    def encode(self, codes: np.ndarray, positions: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
-        return self.examples.encode(codes, positions, key).astype(np.float32)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassSteps(Steps):
     """What classifiers by DP-SGD share."""
@@ -124,10 +189,6 @@ class ClassSteps(Steps):
     class_fraction: InnerFraction = 0.05
     """The fraction of the budget for class counts, with class_weight="private"."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_class_weight(self.class_weight)
-
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Class counts for private weights, then what is left for the steps, or for the minimum."""
         target = target_of(domain, self.target, numeric=False)
@@ -135,23 +196,16 @@ class ClassSteps(Steps):
         queries = []
         if self.class_weight == PRIVATE:
             queries.append(class_query(target, budget.fraction(self.class_fraction)))
-        return Plan((*queries, self._steps_query(target, domain, budget.after(queries))))
+        return Plan((*queries, self._steps_query(domain, budget.after(queries))))
 
-    def _fit_network(
-        self,
-        widths: tuple[int, ...],
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        key: PRNGKeyArray,
-        progress: Progress | None,
-    ) -> LogitModel:
-        target = target_of(rows.domain, self.target, numeric=False)
-        inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
-        weights = class_weights(self.class_weight, rows, target, plan, ledger)
-        examples, loss = Examples(inputs, numeric=False), CrossEntropy(jnp.asarray(weights, jnp.float32))
-        network = Network((inputs.width, *widths, len(weights)), key=key)
-        return LogitModel(inputs, self._train(network, examples, loss, rows, plan, ledger, progress))
+    def _fit_network(self, widths: tuple[int, ...], run: Run) -> LogitModel:
+        target = target_of(run.domain, self.target, numeric=False)
+        inputs = self._inputs(run.rows, target, self.numbers)
+        weights = class_weights(self.class_weight, run, target)
+        examples = Examples(inputs, numeric=False, dtype=np.float32)
+        loss = RowLoss(CrossEntropy(jnp.asarray(weights, jnp.float32)))
+        network = Network((inputs.width, *widths, len(weights)), key=run.key)
+        return LogitModel(inputs, self._train(network, examples, loss, run))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -170,44 +224,49 @@ class Logistic(ClassSteps):
             object.__setattr__(self, "penalty", usual)
         super().__post_init__()
         if self.method == "objective" and not self.penalty > 0:
-            raise ConfigError("Objective perturbation needs a positive penalty.")
+            raise ConfigError("Objective perturbation needs a positive penalty.", setting="penalty")
 
-    def _steps_query(self, target: str, domain: Domain, budget: Budget) -> Query:
+    def _steps_query(self, domain: Domain, budget: Budget) -> Query:
         """The steps, or the minimum."""
         if self.method == "sgd":
-            return super()._steps_query(target, domain, budget)
+            return super()._steps_query(domain, budget)
+        target = target_of(domain, self.target, numeric=False)
         if target in domain.estimated:
             # Each class is a minimum, so the cost would depend on how many classes are estimated.
             raise ConfigError(
                 f"method=objective needs the classes of {target!r} to be declared, since each of them costs part of "
-                "the budget. Declare its categories in the schema, or use method=sgd."
+                "the budget. Declare its categories in the schema, or use method=sgd.",
+                setting="method",
             )
-        columns = (target, *seen_columns(domain, target, self.columns))
-        inputs = 1 + sum(1 + size for size in domain.largest.shape(columns[1:]))
-        if inputs > MOST_INPUTS:
+        inputs = 1 + sum(1 + size for size in domain.largest.shape(seen_columns(domain, target, self.columns)))
+        if inputs > MAX_INPUTS:
             raise ConfigError(
-                f"method=objective supports at most {MOST_INPUTS:,} inputs, but these columns may have up to "
+                f"method=objective supports at most {MAX_INPUTS:,} inputs, but these columns may have up to "
                 f"{inputs:,}. Declare their categories, lower max_categories, use fewer columns, or use method=sgd."
             )
         (size,) = domain.shape((target,))
         problems = 1 if size == 2 else size
-        noise = budget.calibrate(lambda noise: [Pure(1 / noise, problems)])
         what = "the minimum of a perturbed loss" if problems == 1 else f"{problems} minima, one class against the rest"
-        return Query("minimum", what, Pure(1 / noise, problems), columns)
+        return self._query("minimum", what, lambda noise: Pure(1 / noise, problems), domain, budget)
 
-    def fit(
-        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
-    ) -> LogitModel | OneVersusRest:
+    def fit(self, run: Run) -> LogitModel | OneVersusRest:
         """Formal guarantee: the cost of the plan's queries; all else is post-processing."""
         if self.method == "sgd":
-            return self._fit_network((), rows, plan, ledger, key, progress)
-        target = target_of(rows.domain, self.target, numeric=False)
-        inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns, intercept=True)
-        weights = class_weights(self.class_weight, rows, target, plan, ledger)
+            return self._fit_network((), run)
+        target = target_of(run.domain, self.target, numeric=False)
+        inputs = self._inputs(run.rows, target, self.numbers, intercept=True)
+        weights = class_weights(self.class_weight, run, target)
         positives = [1] if len(weights) == 2 else list(range(len(weights)))
-        examples, query = Examples(inputs, numeric=False), plan["minimum"]
-        found = noisy_minimisers(rows, examples, positives, query, ledger, penalty=self.penalty, class_weights=weights)
-        return OneVersusRest(inputs, Layers((found.coefficients,), (np.zeros(len(positives)),)))
+        minima = noisy_minimisers(
+            run.rows,
+            Examples(inputs, numeric=False),
+            positives,
+            run.plan["minimum"],
+            run.ledger,
+            penalty=self.penalty,
+            class_weights=weights,
+        )
+        return OneVersusRest(inputs, Layers((minima.coefficients,), (np.zeros(len(positives)),)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -218,11 +277,9 @@ class Perceptron(ClassSteps):
     """Widths of the hidden layers."""
     learning_rate: Positive = 2e-2
 
-    def fit(
-        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
-    ) -> LogitModel:
+    def fit(self, run: Run) -> LogitModel:
         """Formal guarantee: the cost of the plan's queries; all else is post-processing."""
-        return self._fit_network(self.widths, rows, plan, ledger, key, progress)
+        return self._fit_network(self.widths, run)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -234,17 +291,17 @@ class NumberPerceptron(Steps):
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """All of the budget for the steps."""
-        return Plan((self._steps_query(target_of(domain, self.target, numeric=True), domain, budget),))
+        target_of(domain, self.target, numeric=True)  # refuses a target of another kind
+        return Plan((self._steps_query(domain, budget),))
 
-    def fit(
-        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
-    ) -> NumberModel:
+    def fit(self, run: Run) -> NumberModel:
         """Formal guarantee: the cost of the plan's queries; all else is post-processing."""
-        target = target_of(rows.domain, self.target, numeric=True)
-        inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
-        network, examples = Network((inputs.width, *self.widths, 1), key=key), Examples(inputs, numeric=True)
-        layers = self._train(network, examples, half_square, rows, plan, ledger, progress)
-        return NumberModel(inputs, layers, target_edges(rows, target))
+        target = target_of(run.domain, self.target, numeric=True)
+        inputs = self._inputs(run.rows, target, self.numbers)
+        network = Network((inputs.width, *self.widths, 1), key=run.key)
+        examples = Examples(inputs, numeric=True, dtype=np.float32)
+        layers = self._train(network, examples, RowLoss(half_square), run)
+        return NumberModel(inputs, layers, target_edges(run.rows, target))
 
 
 def target_edges(rows: PrivateRows, target: str) -> tuple[float, ...]:
@@ -258,11 +315,9 @@ def target_edges(rows: PrivateRows, target: str) -> tuple[float, ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NaiveBayes:
+class NaiveBayes(Columns):
     """Class frequencies, and each column given the class: categories by counts, numbers by bins or as normal."""
 
-    target: str | None = None
-    columns: tuple[str, ...] | None = None
     numbers: Annotated[str, OneOf("bins", "gaussian")] = "bins"
     """How numbers are modelled: by counts of their bins (bins), or as normal given the class (gaussian)."""
     smoothing: Positive = 1.0
@@ -270,29 +325,22 @@ class NaiveBayes:
     least_variance: Positive = 1e-3
     """Variances of numbers from -1 to 1 are at least this."""
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of sums by class."""
         target = target_of(domain, self.target, numeric=False)
         seen = seen_columns(domain, target, self.columns)
-        noise = budget.calibrate(lambda noise: [Gaussian(noise)])
         what = f"counts and sums by class, of the target and {len(seen)} columns"
-        return Plan((Query("sums", what, Gaussian(noise), (target, *seen)),))
+        return Plan((self._query("sums", what, Gaussian, domain, budget),))
 
-    def fit(
-        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
-    ) -> NaiveBayesModel:
+    def fit(self, run: Run) -> NaiveBayesModel:
         """Formal guarantee: the cost of the plan's query; all else is post-processing."""
-        domain = rows.domain
+        rows, domain = run.rows, run.domain
         target = target_of(domain, self.target, numeric=False)
-        shown = "bins" if self.numbers == "bins" else "positions"
-        inputs = inputs_of(domain, rows.scales, target, numbers=shown, columns=self.columns)
+        inputs = self._inputs(rows, target, "bins" if self.numbers == "bins" else "positions")
         levels = [column.name for column in inputs.columns if column.middles is None]
         numbers = [column.name for column in inputs.columns if column.middles is not None]
         blocks = class_blocks(domain, rows.scales, target, levels, numbers)
-        sums = noisy_class_sums(rows, target, blocks, plan["sums"], ledger, weights=block_weights(blocks))
+        sums = noisy_class_sums(rows, target, blocks, run.plan["sums"], run.ledger, weights=block_weights(blocks))
         counts = np.maximum(sums["classes", target][0], 0.0) + self.smoothing
         means, variances = {}, {}
         for name in numbers:
@@ -339,18 +387,16 @@ class Prior:
         """Counts of the classes, for all of the budget."""
         return Plan((class_query(target_of(domain, self.target, numeric=False), budget),))
 
-    def fit(
-        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
-    ) -> PriorModel:
+    def fit(self, run: Run) -> PriorModel:
         """Formal guarantee: the cost of the plan's query; all else is post-processing."""
-        target = target_of(rows.domain, self.target, numeric=False)
-        (noisy,) = noisy_counts(rows, [(target,)], plan["classes"], ledger)
+        target = target_of(run.domain, self.target, numeric=False)
+        (noisy,) = noisy_counts(run.rows, [(target,)], run.plan["classes"], run.ledger)
         counts = np.maximum(noisy, 0.0) + self.smoothing
         return PriorModel(np.log(counts / counts.sum()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Linear:
+class Linear(Columns):
     """Least squares from noisy moments, with a ridge that follows from the noise.
 
     After Wang, "Revisiting differentially private linear regression", 2018 (AdaSSP). Deviations: one Gaussian bundle
@@ -358,8 +404,6 @@ class Linear:
     levels of one column, are not looked at.
     """
 
-    target: str | None = None
-    columns: tuple[str, ...] | None = None
     numbers: Annotated[str, OneOf(*NUMBERS)] = "positions"
     residual: bool = False
     """Whether to measure the residual variance, so that labels can be sampled around predictions."""
@@ -368,29 +412,24 @@ class Linear:
     ridge: Positive = 0.4
     """The ridge, as a multiple of the norm of the noise matrix."""
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of moments."""
         target = target_of(domain, self.target, numeric=True)
         seen = seen_columns(domain, target, self.columns)
         check_rows(domain)
-        noise = budget.calibrate(lambda noise: [Gaussian(noise)])
         what = f"products of the inputs and the target, of {len(seen)} columns"
-        return Plan((Query("moments", what, Gaussian(noise), (target, *seen)),))
+        return Plan((self._query("moments", what, Gaussian, domain, budget),))
 
-    def fit(
-        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
-    ) -> NumberModel:
+    def fit(self, run: Run) -> NumberModel:
         """Formal guarantee: the cost of the plan's query; all else is post-processing."""
-        target = target_of(rows.domain, self.target, numeric=True)
+        rows = run.rows
+        target = target_of(run.domain, self.target, numeric=True)
         edges = target_edges(rows, target)
-        inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns, intercept=True)
+        inputs = self._inputs(rows, target, self.numbers, intercept=True)
         left, absent, examples = 1.0 - 0.05 * self.residual, exclusive(inputs), Examples(inputs, numeric=True)
         gram, cross, square = self.gram_fraction * left, (1 - self.gram_fraction) * left, 1 - left
         weights = (math.sqrt(gram), math.sqrt(cross), math.sqrt(square))
-        moments = noisy_moments(rows, examples, plan["moments"], ledger, weights=weights, absent=absent)
+        moments = noisy_moments(rows, examples, run.plan["moments"], run.ledger, weights=weights, absent=absent)
         coefficients = self._solved(moments, absent)
         residual = _residual(moments, coefficients, rows.public_num_rows)
         layers = Layers((coefficients[None, :],), (np.zeros(1),))

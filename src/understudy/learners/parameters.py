@@ -5,13 +5,14 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import operator
 import types
 import typing
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from understudy.learners import methods
-from understudy.settings import Hint
+from understudy.synthesizers.settings import Hint
 
 E = TypeVar("E")
 
@@ -31,7 +32,7 @@ def estimator(learner: "type[methods.Learner] | None" = None, name: str = "") ->
                 setattr(cls, field.name, field.default)
         dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
         if learner is not None:
-            cls._learner, cls._name = learner, name  # type: ignore[attr-defined]
+            cls._learner, cls._name = learner, name  # type: ignore[attr-defined]  # `Estimator` declares both
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{_describe_parameters(cls, learner)}"
         return cls
 
@@ -42,7 +43,8 @@ def _accept_sequences(hint: Hint) -> Hint:
     """The same type, with `Sequence` for `tuple`: lists are what callers write."""
     parts = typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return functools.reduce(lambda a, b: a | b, map(_accept_sequences, parts))
+        return functools.reduce(operator.or_, map(_accept_sequences, parts))
+    # A type made while the program runs.
     return Sequence[parts[0]] if typing.get_origin(hint) is tuple else hint  # type: ignore[valid-type]
 
 

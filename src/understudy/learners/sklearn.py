@@ -20,13 +20,23 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from understudy import certificate
-from understudy.book.book import BudgetBook
-from understudy.book.policy import Policy
-from understudy.book.reservation import open_reservation, settle_run
+from understudy._version import __version__
+from understudy.certificate.agreement import Contradiction, codec_contradictions
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec
 from understudy.errors import ConfigError
-from understudy.learners import methods
-from understudy.learners.arrays import as_bounds, as_cells, as_floats, column_names, read_frame, require_equal_lengths
+from understudy.institution.book.book import BudgetBook
+from understudy.institution.book.policy import Policy
+from understudy.institution.book.proposal import table_run
+from understudy.learners import methods, targets
+from understudy.learners.arrays import (
+    as_bounds,
+    as_cells,
+    as_floats,
+    column_names,
+    count_columns,
+    read_frame,
+    require_equal_lengths,
+)
 from understudy.learners.parameters import estimator
 from understudy.models.predictors import (
     Classifier,
@@ -38,13 +48,14 @@ from understudy.models.predictors import (
     predictor_from_arrays,
 )
 from understudy.models.protocol import Arrays, Structure
-from understudy.pipeline import encode_table, plan_run
-from understudy.privacy.discovery import Binning
-from understudy.privacy.ledger import Guarantee, Statement
-from understudy.privacy.noise import noise_source
-from understudy.privacy.table import PrivateTable
+from understudy.privacy.accounting.ledger import Guarantee, Statement
+from understudy.privacy.mechanisms.discovery import Binning
 from understudy.release import check_seed
-from understudy.schema import Category, Column, Schema, SchemaSource, as_schema, match_columns
+from understudy.run.plan import plan_run
+from understudy.run.run import encode_table, open_run
+from understudy.run.sources import read_private_table
+from understudy.schema import Category, Column, Schema, SchemaSource, as_schema
+from understudy.synthesizers.run import Run
 from understudy.tables import conform, read_column
 
 if TYPE_CHECKING:
@@ -85,6 +96,11 @@ class Estimator(BaseEstimator, abc.ABC):
     """The budget book of the data set, or its path: every `fit` reserves its cost there before its first query."""
     policy: "Policy | str | os.PathLike[str] | None" = None
     """With a book: refuses what the institution does not allow. A `Policy`, or the path of its file."""
+    checkpoint: "str | os.PathLike[str] | None" = None
+    """A folder for the secret of the noise and the state of the training, which `fit` deletes when it is done. A record
+    of a run that failed after its first query is written beside it."""
+    resume: bool = False
+    """Continues the run that was interrupted in the folder `checkpoint`."""
 
     _learner: ClassVar[type[methods.Learner]]
     _name: ClassVar[str]
@@ -104,32 +120,47 @@ class Estimator(BaseEstimator, abc.ABC):
         if not isinstance(self.guarantee, Guarantee):
             raise ConfigError(
                 "Set the guarantee: guarantee=us.Guarantee(epsilon=1.0), or us.Guarantee.not_private(), found "
-                f"{self.guarantee!r}."
+                f"{self.guarantee!r}.",
+                setting="guarantee",
             )
-        schema, table = self._declared_table(X, y)
+        check_seed(self.seed)
+        schema = self._declared_schema(X, y)
         assert schema.target is not None
         self._check_target(schema[schema.target])
-        check_seed(self.seed)
-        noise = noise_source(self.seed)
-        learner, binning = self._method(schema[schema.target]), self.binning or Binning(bins="uniform")
-        run = plan_run(schema, learner, self.guarantee.with_delta_for(schema.rows), binning)
-        with open_reservation(
-            self.book, self.policy, schema, learner, self.guarantee, binning, seed=self.seed
-        ) as reservation:
-            facts = certificate.public_facts(schema, book=None if reservation is None else reservation.entry)
-            with encode_table(
-                run, PrivateTable(table), noise, method=self._name, facts=facts, book=reservation
-            ) as encoded:
-                model = learner.fit(encoded.rows, run.training, encoded.ledger, key=noise.key())
-                statement = encoded.statement()
-            settle_run(reservation, statement)
-            return self._set_fitted(model, encoded.codec, statement)
+        guarantee, binning = self.guarantee.with_delta_for(schema.rows), self.binning or Binning(bins="uniform")
+        learner = self._method(schema[schema.target])
+        with open_run(
+            seed=self.seed,
+            book=self.book,
+            policy=self.policy,
+            proposed=None if self.book is None else table_run(schema, learner, guarantee, binning),
+            checkpoint=self.checkpoint,
+            resume=self.resume,
+        ) as run:
+            table = read_private_table(self._read(X, y, schema), schema).table
+            planned = plan_run(schema, learner, guarantee, binning)
+            run.start(
+                self._name,
+                guarantee,
+                planned.queries,
+                certificate.public_facts(schema),
+                max_rows_per_unit=schema.max_rows_per_unit,
+                tables={"table": table},
+                identity={"learner": repr(learner), **planned.identity},
+            )
+            encoded = encode_table(run, planned, table)
+            model = learner.fit(Run(encoded.rows, planned.training, run.ledger, key=run.key()))
+            return self._set_fitted(model, encoded.codec, run.finish(encoded.statement()))
 
     def _set_fitted(self, model: Predictor, codec: Codec, statement: Statement) -> Self:
         self.model_, self.codec_, self.statement_ = model, codec, statement
         self.certificate_, self.spent_ = certificate.to_markdown(statement), statement.epsilon
         self.n_features_in_ = len(codec.columns) - 1
-        self._describe()
+        if isinstance(model, LogitModel | OneVersusRest | NumberModel) and len(model.layers.weights) == 1:
+            at = 0 if isinstance(model, NumberModel) else slice(None)
+            self.input_names_ = model.inputs.input_names
+            self.coef_ = model.layers.weights[0][at] * model.inputs.scale
+            self.intercept_ = model.layers.biases[0][at]
         return self
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
@@ -143,9 +174,13 @@ class Estimator(BaseEstimator, abc.ABC):
     def from_arrays(cls, structure: Structure, arrays: Arrays) -> Self:
         """The fitted learner that `to_arrays` wrote, with default settings."""
         if structure["learner"] != cls._name:
-            raise ConfigError(f"Expected a {cls._name} learner, found {structure['learner']!r}.")
+            raise ConfigError(f"Expected a {cls._name} learner, found {structure['learner']!r}.", setting="learner")
         model, codec = predictor_from_arrays(structure["model"], arrays), Codec.from_dict(structure["codec"])
-        return cls()._set_fitted(model, codec, certificate.from_json(structure["certificate"]))
+        certified = structure["certificate"]
+        statement, same_version = certificate.from_json(certified), certified["understudy_version"] == __version__
+        for fault in codec_contradictions(codec, cls._name, statement, same_version=same_version):
+            raise Contradiction(f"The {cls._name} learner contradicts itself: {fault}. Ask for the original.")
+        return cls()._set_fitted(model, codec, statement)
 
     def _method(self, target: Column) -> methods.Learner:
         """The learner on encoded rows, with these settings; the target is that of the schema."""
@@ -168,34 +203,22 @@ class Estimator(BaseEstimator, abc.ABC):
     def _target_column(self, name: str) -> Column:
         """The target beside a plain array, as declared in the settings."""
 
-    @abc.abstractmethod
-    def _describe(self) -> None:
-        """Sets what follows from the fitted model."""
-
     # From X and y to a table.
 
-    def _declared_table(self, X: Data, y: Data) -> tuple[Schema, pa.Table]:
+    def _declared_schema(self, X: Data, y: Data) -> Schema:
+        """The public facts of the table: as declared, or from the settings, the number of columns and their names."""
         if self.schema is None:
-            return self._declared_array(X, y)
+            return self._array_schema(X, y)
         declared = as_schema(self.schema)
         target = self.target or declared.target
         if target is None:
-            raise ConfigError("There is no target. Name the column to predict: target=..., or target in the schema.")
+            raise ConfigError(
+                "There is no target. Name the column to predict: target=..., or target in the schema.", setting="target"
+            )
         # Rules are for synthetic rows; a learner makes none, and reads every real row as it is.
-        schema = dataclasses.replace(declared.with_target(target), rules=())
-        arrow = read_frame(X, schema)
-        if y is not None:
-            if target in arrow.column_names:
-                raise ConfigError(
-                    f"The target {target!r} is among the inputs, and y is given as well. Pass only one of them."
-                )
-            labels = as_cells(y)
-            require_equal_lengths(arrow.num_rows, labels)
-            arrow = arrow.append_column(target, read_column(labels, schema[target]))
-        match_columns(schema, arrow.column_names)
-        return schema, conform(arrow, schema)
+        return dataclasses.replace(declared.with_target(target), rules=())
 
-    def _declared_array(self, X: Data, y: Data) -> tuple[Schema, pa.Table]:
+    def _array_schema(self, X: Data, y: Data) -> Schema:
         """A schema from the settings: real columns between declared bounds, and the target."""
         if self.bounds is None and (hasattr(X, "columns") or hasattr(X, "column_names")):
             raise ConfigError("A table needs its public facts: schema=us.Schema.read(...), or bounds=... for numbers.")
@@ -204,37 +227,52 @@ class Estimator(BaseEstimator, abc.ABC):
         if self.bounds is None:
             raise ConfigError(
                 "The bounds of the inputs are not declared, and they are never read off the rows. Give bounds=(low, "
-                "high) or a pair for each column, or a table with schema=..."
+                "high) or a pair for each column, or a table with schema=...",
+                setting="bounds",
             )
-        own_names, array, labels = column_names(X), as_floats(X), as_cells(y)
-        require_equal_lengths(len(array), labels)
-        names = own_names or tuple(f"x{number}" for number in range(array.shape[1]))
+        own_names, width = column_names(X), count_columns(X)
+        names = own_names or tuple(f"x{number}" for number in range(width))
         target = self.target or LABEL
         if target in names:
-            raise ConfigError(f"The target {target!r} is among the inputs. Rename one of them.")
+            raise ConfigError(f"The target {target!r} is among the inputs. Rename one of them.", setting="target")
         columns = [
             Column(name=name, kind="real", nullable=False, bounds=pair)
-            for name, pair in zip(names, as_bounds(self.bounds, array.shape[1]), strict=True)
+            for name, pair in zip(names, as_bounds(self.bounds, width), strict=True)
         ]
-        schema = Schema(columns=(*columns, self._target_column(target)), rows=self.num_rows, target=target)
-        table = pa.table({**dict(zip(names, array.T, strict=True)), target: read_column(labels, schema[target])})
         if own_names:
             self.feature_names_in_ = np.asarray(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        return schema, conform(table, schema)
+        return Schema(columns=(*columns, self._target_column(target)), rows=self.num_rows, target=target)
+
+    def _read(self, X: Data, y: Data, schema: Schema) -> pa.Table:
+        """The rows with their target."""
+        assert schema.target is not None
+        target = schema[schema.target]
+        if self.schema is None:
+            array, labels = as_floats(X), as_cells(y)
+            require_equal_lengths(len(array), labels)
+            names = [column.name for column in schema.columns if column.name != target.name]
+            return pa.table({**dict(zip(names, array.T, strict=True)), target.name: read_column(labels, target)})
+        arrow = read_frame(X, schema)
+        if y is None:
+            return arrow
+        if target.name in arrow.column_names:
+            raise ConfigError(
+                f"The target {target.name!r} is among the inputs, and y is given as well. Pass only one of them.",
+                setting="y",
+            )
+        labels = as_cells(y)
+        require_equal_lengths(arrow.num_rows, labels)
+        return arrow.append_column(target.name, read_column(labels, target))
 
     def _encode(self, X: Data) -> tuple[np.ndarray, np.ndarray]:
         """Codes and positions of the inputs, by the same public rules as in `fit`."""
         check_is_fitted(self, "model_")
-        inputs = [column for column in self.codec_.columns if column.name != self.codec_.schema.target]
-        table = self._input_table(X, tuple(column.name for column in inputs))
-        codes = np.stack([column.encode(table.column(column.name)) for column in inputs], axis=1)
-        positions = np.full(codes.shape, np.nan)
-        for at, column in enumerate(inputs):
-            if isinstance(column, NumericCodec):
-                positions[:, at] = column.positions(table.column(column.name))
-        return codes, positions
+        columns = tuple(column for column in self.codec_.columns if column.name != self.codec_.schema.target)
+        inputs = dataclasses.replace(self.codec_, columns=columns)
+        table = self._input_table(X, tuple(column.name for column in columns))
+        return inputs.encode_modelled(table), inputs.positions_modelled(table)
 
     def _input_table(self, X: Data, names: tuple[str, ...]) -> pa.Table:
         """The inputs as a table. A learner fitted on an array takes arrays, and frames of other names as arrays."""
@@ -242,7 +280,7 @@ class Estimator(BaseEstimator, abc.ABC):
             arrow = read_frame(X, self.codec_.schema)
             absent = [name for name in names if name not in arrow.column_names]
             if absent:
-                raise ConfigError(f"The table lacks columns that were learned from: {', '.join(absent)}.")
+                raise ConfigError(f"The table lacks columns that were learned from: {', '.join(absent)}.", setting="X")
             return conform(arrow.select(names), self.codec_.schema)
         array = as_floats(X)
         if array.shape[1] != len(names):  # scikit-learn's checks require this message
@@ -259,7 +297,9 @@ class Estimator(BaseEstimator, abc.ABC):
         target = self.codec_.schema.target
         assert target is not None
         if target not in (column_names(X) or ()):
-            raise ConfigError(f"There are no labels to score against. Give y, or a table with the column {target!r}.")
+            raise ConfigError(
+                f"There are no labels to score against. Give y, or a table with the column {target!r}.", setting="y"
+            )
         return np.asarray(read_frame(X, self.codec_.schema).column(target).to_pylist())
 
     def _target_codec(self) -> CategoricalCodec | NumericCodec:
@@ -311,38 +351,41 @@ class PrivateClassifier(ClassifierMixin, Estimator):
         if target.kind != "categorical":
             raise ConfigError(
                 f"A classifier predicts categories, and {target.name!r} is of kind {target.kind}. Use a regression, or "
-                "declare categories."
+                "declare categories.",
+                setting="target",
             )
         if target.categories is None:
             raise ConfigError(
                 f"The classes of {target.name!r} are not declared, and they are never read off the rows. List them as "
-                "categories in the schema."
+                "categories in the schema.",
+                setting="classes",
             )
         if len(target.categories) < 2:
-            raise ConfigError(f"The target {target.name!r} has only one class. Declare at least two.")
+            raise ConfigError(
+                f"The target {target.name!r} has only one class. Declare at least two.", setting="classes"
+            )
 
     def _target_column(self, name: str) -> Column:
         if self.classes is None:
             raise ConfigError(
                 "The classes are not declared, and they are never read off the rows. Give classes=[...], or a table "
-                "with schema=..."
+                "with schema=...",
+                setting="classes",
             )
         listed = tuple(each.item() if isinstance(each, np.generic) else each for each in self.classes)
         if len(listed) < 2:
-            raise ConfigError("There is only one class. Declare at least two.")
+            raise ConfigError("There is only one class. Declare at least two.", setting="classes")
         return Column(name=name, kind="categorical", nullable=False, categories=listed, closed=True)
 
-    def _describe(self) -> None:
+    def _set_fitted(self, model: Predictor, codec: Codec, statement: Statement) -> Self:
+        super()._set_fitted(model, codec, statement)
         column = self._target_codec()
         assert isinstance(column, CategoricalCodec)
         listed = self.codec_.schema[column.name].categories  # without "other", which is not a class
         classes = np.asarray(column.categories if listed is None else listed)  # declared, so all of one type
         self._order = np.argsort(classes, kind="stable")
         self.classes_ = classes[self._order]
-        if isinstance(self.model_, LogitModel | OneVersusRest) and len(self.model_.layers.weights) == 1:
-            self.input_names_ = self.model_.inputs.input_names
-            self.coef_ = self.model_.layers.weights[0] * self.model_.inputs.scale
-            self.intercept_ = self.model_.layers.biases[0]
+        return self
 
     def _settings(self, target: Column) -> dict[str, object]:
         settings = super()._settings(target)
@@ -351,7 +394,7 @@ class PrivateClassifier(ClassifierMixin, Estimator):
         return settings
 
 
-def _weights_by_code(class_weight: ClassWeight, target: Column) -> methods.ClassWeight:
+def _weights_by_code(class_weight: ClassWeight, target: Column) -> targets.ClassWeight:
     """Weights given by class name, or in the declared order, as one weight per code; other labels weigh one."""
     if class_weight is None or isinstance(class_weight, str):
         return class_weight
@@ -360,13 +403,16 @@ def _weights_by_code(class_weight: ClassWeight, target: Column) -> methods.Class
     if isinstance(class_weight, Mapping):
         unknown = [name for name in class_weight if name not in classes]
         if unknown:
-            raise ConfigError(f"class_weight names {unknown[0]!r}, which is not a class of {target.name!r}.")
+            raise ConfigError(
+                f"class_weight names {unknown[0]!r}, which is not a class of {target.name!r}.", setting="class_weight"
+            )
         weights = [float(class_weight.get(name, 1.0)) for name in classes]
     else:
         weights = [float(each) for each in class_weight]
         if len(weights) != len(classes):
             raise ConfigError(
-                f"class_weight needs one number for each of the {len(classes)} classes, found {len(weights)}."
+                f"class_weight needs one number for each of the {len(classes)} classes, found {len(weights)}.",
+                setting="class_weight",
             )
     num_codes = len(target.listed or classes) + target.nullable
     return (*weights, *[1.0] * (num_codes - len(weights)))
@@ -397,12 +443,14 @@ class PrivateRegression(RegressorMixin, Estimator):
     def _check_target(self, target: Column) -> None:
         if target.kind not in ("integer", "real"):
             raise ConfigError(
-                f"A regression predicts a number, and {target.name!r} is of kind {target.kind}. Use a classifier."
+                f"A regression predicts a number, and {target.name!r} is of kind {target.kind}. Use a classifier.",
+                setting="target",
             )
         if target.bounds is None:
             raise ConfigError(
                 f"The bounds of {target.name!r} are not declared, and they are never read off the rows. Write bounds "
-                "in the schema."
+                "in the schema.",
+                setting="target_bounds",
             )
 
     def _target_column(self, name: str) -> Column:
@@ -413,12 +461,6 @@ class PrivateRegression(RegressorMixin, Estimator):
             )
         (pair,) = as_bounds(self.target_bounds, 1)
         return Column(name=name, kind="real", nullable=False, bounds=pair)
-
-    def _describe(self) -> None:
-        if isinstance(self.model_, NumberModel) and len(self.model_.layers.weights) == 1:
-            self.input_names_ = self.model_.inputs.input_names
-            self.coef_ = self.model_.layers.weights[0][0] * self.model_.inputs.scale
-            self.intercept_ = self.model_.layers.biases[0][0]
 
 
 # ---------------------------------------------------------------------------------------------------------- estimators

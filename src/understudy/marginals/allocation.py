@@ -26,11 +26,7 @@ def needs(weights: Float[np.ndarray, " n"], cells: Float[np.ndarray, " n"]) -> F
 
 
 def expected_error(total_need: Number, precision: float) -> Number:
-    """The weighted sum of expected L1 errors when precision is divided by need.
-
-    >>> round(expected_error(8.0 ** (2 / 3), 1.0), 4)  # one marginal of 8 cells, standard deviation 1
-    6.3831
-    """
+    """The weighted sum of expected L1 errors when precision is divided by need."""
     return MEAN_NOISE * total_need**1.5 / math.sqrt(precision)
 
 
@@ -40,9 +36,6 @@ def add_precision(
     """Divides more precision so that the total of each marginal is as close to proportional to its need as possible.
 
     Marginals that already have more than that get nothing; the others are raised to one precision per need.
-
-    >>> add_precision(np.ones(3), np.array([0.0, 1.0, 5.0]), 3.0).tolist()
-    [2.0, 1.0, 0.0]
     """
     low, high = 0.0, float((present / need).max() + added / need.sum()) * 2
     for _ in range(BISECTIONS):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
+from scipy.cluster.hierarchy import DisjointSet
 
 from understudy.marginals.allocation import expected_error, needs
 from understudy.models.graphical import GraphicalModel
@@ -39,6 +40,10 @@ class Candidates:
     """The estimated error of the model that measuring would remove."""
     weights: Float[np.ndarray, " n"]
     cells: Float[np.ndarray, " n"]
+
+    @property
+    def needs(self) -> Float[np.ndarray, " n"]:
+        return needs(self.weights, self.cells)
 
 
 class SizeLimit:
@@ -76,11 +81,11 @@ def choose(
     less precision comes first. With `forest`, no chosen pair closes a cycle: what a chain of pairs implies is
     unknown before the chain is measured.
     """
-    need = needs(candidates.weights, candidates.cells)
+    need = candidates.needs
     is_open = np.ones(len(candidates.cliques), dtype=bool)
-    parent_of: dict[str, str] = {}
+    connected = DisjointSet({name for clique in candidates.cliques for name in clique})
     chosen: list[int] = []
-    while len(chosen) < most:
+    while len(chosen) < min(most, len(candidates.cliques)):
         more_noise = expected_error(total_need + need, precision) - expected_error(total_need, precision)
         gain = candidates.weights * candidates.errors - more_noise
         order = np.where(is_open & (gain > 0), gain / np.sqrt(need), -np.inf)
@@ -89,21 +94,13 @@ def choose(
             break
         is_open[best] = False
         clique = candidates.cliques[best]
-        if forest and len({_root(parent_of, name) for name in clique}) < len(clique):
+        if forest and len({connected[name] for name in clique}) < len(clique):
             continue
         if not limit.fits(clique):
             continue
         limit.add(clique)
         chosen.append(best)
         total_need += need[best]
-        if forest:
-            for name in clique[1:]:
-                parent_of[_root(parent_of, name)] = _root(parent_of, clique[0])
+        for name in clique[1:]:
+            connected.merge(clique[0], name)
     return chosen
-
-
-def _root(parent_of: dict[str, str], name: str) -> str:
-    """The column that represents the connected component of this one."""
-    while parent_of.get(name, name) != name:
-        name = parent_of[name]
-    return name

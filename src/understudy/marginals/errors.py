@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import scipy.stats
@@ -11,42 +12,65 @@ from jaxtyping import Float
 from understudy.models.junction import Clique, Table
 
 
-@dataclasses.dataclass
+class Answer(NamedTuple):
+    """One noisy L1 distance between a marginal of the rows and that of a model."""
+
+    noisy: float
+    stddev: float
+    expected: Table
+    """The marginal of the model at the time."""
+
+
+@dataclasses.dataclass(frozen=True)
 class ErrorEstimates:
-    """Noisy errors of a model that changes between rounds, pooled by clique.
+    """Noisy errors of a model that changes between rounds, pooled by clique. A value: `add` returns a new one.
 
     An earlier answer is about an earlier model, whose error differs from the current one by at most the L1 distance
     between the marginals of both models: it counts as an answer with that much more noise.
     """
 
-    mean: float | None = None
+    prior_mean: float | None = None
     """The mean error of the first candidates: the prior is an exponential distribution with this mean."""
-    _answers: dict[Clique, list[tuple[float, float, Table]]] = dataclasses.field(default_factory=dict)
-    _known: dict[Clique, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    first: Mapping[Clique, float] = dataclasses.field(default_factory=dict)
+    """The posterior means after the first answers."""
+    posterior: Mapping[Clique, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    """The latest posterior mean of each error, and the standard deviation of its pooled answers."""
+    answers: Mapping[Clique, tuple[Answer, ...]] = dataclasses.field(default_factory=dict)
 
     def add(
         self, cliques: Sequence[Clique], expected: Sequence[Table], noisy: Float[np.ndarray, " n"], stddev: float
-    ) -> Float[np.ndarray, " n"]:
-        """Adds the answers of one round and returns the posterior mean of each error."""
-        pooled, deviations = np.zeros(len(cliques)), np.zeros(len(cliques))
-        for i, (clique, now, answer) in enumerate(zip(cliques, expected, noisy, strict=True)):
-            answers = self._answers.setdefault(clique, [])
-            answers.append((float(answer), stddev, now))
-            weights = np.array([1 / (s**2 + float(np.abs(now - then).sum()) ** 2) for _, s, then in answers])
-            pooled[i] = np.average([value for value, _, _ in answers], weights=weights)
-            deviations[i] = weights.sum() ** -0.5
-        if self.mean is None:
-            self.mean = max(float(pooled.mean()), stddev / math.sqrt(len(cliques)))
-        posterior = posterior_mean(pooled, deviations, self.mean)
-        self._known.update(
-            (clique, (float(p), float(d))) for clique, p, d in zip(cliques, posterior, deviations, strict=True)
+    ) -> "ErrorEstimates":
+        """The estimates with the answers of one more round, about a model with these marginals."""
+        if not cliques:
+            return self
+        new = {
+            clique: (*self.answers.get(clique, ()), Answer(float(answer), stddev, now))
+            for clique, now, answer in zip(cliques, expected, noisy, strict=True)
+        }
+        pooled, deviations = map(np.array, zip(*map(_pool, new.values()), strict=True))
+        prior_mean = self.prior_mean
+        if prior_mean is None:
+            prior_mean = max(float(pooled.mean()), stddev / math.sqrt(len(cliques)))
+        means = dict(zip(cliques, posterior_mean(pooled, deviations, prior_mean).tolist(), strict=True))
+        posterior = zip(cliques, zip(means.values(), deviations.tolist(), strict=True), strict=True)
+        return ErrorEstimates(
+            prior_mean, self.first or means, {**self.posterior, **dict(posterior)}, {**self.answers, **new}
         )
-        return posterior
+
+    def means(self, cliques: Sequence[Clique]) -> Float[np.ndarray, " n"]:
+        """The posterior means of the errors of these cliques, which have answers."""
+        return np.array([self.posterior[clique][0] for clique in cliques])
 
     def likely(self, clique: Clique) -> float | None:
         """A plausibly large error: the posterior mean plus one standard deviation; None without answers."""
-        known = self._known.get(clique)
-        return None if known is None else sum(known)
+        return sum(self.posterior[clique]) if clique in self.posterior else None
+
+
+def _pool(answers: Sequence[Answer]) -> tuple[float, float]:
+    """The mean of answers about the model of the last one, and its standard deviation."""
+    now = answers[-1].expected
+    weights = np.array([1 / (s**2 + float(np.abs(now - then).sum()) ** 2) for _, s, then in answers])
+    return np.average([answer.noisy for answer in answers], weights=weights), weights.sum() ** -0.5
 
 
 def posterior_mean(
@@ -56,9 +80,6 @@ def posterior_mean(
 
     Of all distributions of positive numbers with a known mean, the exponential one has the largest entropy. The
     posterior is a normal distribution around noisy - stddev^2 / mean, truncated at zero.
-
-    >>> posterior_mean(np.array([100.0, 0.0]), 1.0, 10.0).round(2).tolist()  # far above the noise, and within it
-    [99.9, 0.76]
     """
     deviations = np.broadcast_to(stddev, np.shape(noisy))
     ratio = (noisy - deviations**2 / mean) / deviations

@@ -16,19 +16,36 @@ from understudy.errors import ConfigError
 from understudy.marginals.shrinkage import Pooled, cell_pulls, independent_counts
 from understudy.models.graphical import GraphicalModel, log_possible
 from understudy.models.junction import Clique, Messenger, Ranking, Table, junction_tree, zeros_within
-from understudy.privacy.counts import noisy_counts
-from understudy.privacy.events import DiscreteGaussian
-from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.accounting.events import DiscreteGaussian
+from understudy.privacy.accounting.ledger import Ledger, Query
+from understudy.privacy.mechanisms.counts import noisy_counts
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Domain, StructuralZeros
 
-LEAST_VARIANCE = 1.0
+MIN_VARIANCE = 1.0
 """The smallest variance assumed for a count: in runs without noise, weights would be infinite."""
 REFERENCE_ENTROPY = 1e-3
 MAX_CELLS = 2**20
 """Structural zeros that would make a larger model are left out, unless a method sets its own limit."""
 CURVATURES_KEPT = 20
 PROXIMAL_ENTROPY, PROXIMAL_STEPS = 0.1, 100
+
+
+class Fitting(NamedTuple):
+    """How a model is fitted to measurements. Post-processing: costs time, not budget."""
+
+    iterations: int = 1000
+    """The largest number of passes over the tree."""
+    tolerance: float = 1e-2
+    """Ends sooner when no cell is further from its balance than this times the root of its curvature, which is about
+    its count plus ``entropy * stddev ** 2``."""
+    entropy: float = 0.01
+    """The weight of the pull towards independent columns."""
+    prior_variance: float | None = None
+    """The variance of the logarithm of a cell's count over its count if columns were independent: increases the pull on
+    cells too small for their noise (`shrinkage.py`). None: the same pull on all cells."""
+    max_cells: float = MAX_CELLS
+    """The size of the model beyond which structural zeros are left out of it."""
 
 
 class Measurement(NamedTuple):
@@ -50,14 +67,10 @@ def measure(rows: PrivateRows, cliques: Sequence[Clique], query: Query, ledger: 
 def estimate(
     domain: Domain,
     measurements: Sequence[Measurement],
+    fitting: Fitting = Fitting(),  # noqa: B008 - immutable
     *,
-    total: float | None = None,
-    iterations: int = 1000,
-    entropy: float = 0.01,
-    tolerance: float = 1e-2,
+    total: float,
     warm_start: GraphicalModel | None = None,
-    prior_variance: float | None = None,
-    max_cells: float = MAX_CELLS,
 ) -> GraphicalModel:
     """The distribution that fits the measurements best, and otherwise is closest to independent columns.
 
@@ -77,27 +90,21 @@ def estimate(
     counted in an impossible cell is noise, its residual is constant, and it is ignored.
 
     Args:
-        total: number of rows of the modelled table; absent, the measurements' own sums, weighted by inverse variance.
-        iterations: most passes over the tree.
-        tolerance: ends sooner when no cell is further from its balance than this times the root of its curvature,
-            which is about its count plus ``entropy * s ** 2``.
+        total: number of rows of the modelled table.
         warm_start: a model of an earlier, smaller set of measurements, to begin from.
-        prior_variance: variance of the logarithm of a cell's count over its count if columns were independent;
-            increases the pull on cells too small for their noise (`shrinkage.py`). None: the same pull on all cells.
-        max_cells: size of the model beyond which structural zeros are left out of it.
     """
     if not domain.names:
         raise ConfigError("There is no column to model. Declare at least one that is neither text, id nor dropped.")
-    total = max(1.0, noisy_total(measurements) if total is None else float(total))
+    total = max(1.0, float(total))
     pooled = _pool(measurements)
     one_way: dict[Clique, Pooled] = {clique: entry for clique, entry in pooled.items() if len(clique) == 1}
-    zeros = zeros_within(domain, tuple(pooled), max_cells)
+    zeros = zeros_within(domain, tuple(pooled), fitting.max_cells)
     apart = _Goal(domain, one_way, {}, total, REFERENCE_ENTROPY, zeros=zeros)
-    reference = apart.minimise({}, iterations, tolerance)
-    known = {} if warm_start is None else dict(zip(warm_start.cliques, warm_start.potentials, strict=True))
-    potentials = {**reference, **known}
+    reference = apart.minimise({}, fitting.iterations, fitting.tolerance)
+    earlier = {} if warm_start is None else dict(zip(warm_start.cliques, warm_start.potentials, strict=True))
+    potentials = {**reference, **earlier}
     pulls: dict[Clique, Table] = {}
-    if prior_variance is not None:
+    if fitting.prior_variance is not None:
         larger = [clique for clique in pooled if len(clique) > 1]
         if zeros:
             expected = apart.model(reference).marginals(larger)
@@ -105,20 +112,11 @@ def estimate(
             one_way_counts = {c: np.exp(t - t.max()) for c, t in reference.items()}
             expected = independent_counts(domain, larger, one_way_counts, total)
         by_clique = dict(zip(larger, expected, strict=True))
-        pulls = cell_pulls(pooled, by_clique, least=entropy, prior_variance=prior_variance)
-    for _ in range(1 if entropy else PROXIMAL_STEPS):
-        joint = _Goal(domain, pooled, reference, total, entropy or PROXIMAL_ENTROPY, pulls, zeros)
-        reference = potentials = joint.minimise(potentials, iterations, tolerance)
+        pulls = cell_pulls(pooled, by_clique, least=fitting.entropy, prior_variance=fitting.prior_variance)
+    for _ in range(1 if fitting.entropy else PROXIMAL_STEPS):
+        joint = _Goal(domain, pooled, reference, total, fitting.entropy or PROXIMAL_ENTROPY, pulls, zeros)
+        reference = potentials = joint.minimise(potentials, fitting.iterations, fitting.tolerance)
     return joint.model(potentials)
-
-
-def noisy_total(measurements: Sequence[Measurement]) -> float:
-    """The number of rows by the sums of the measurements, each weighted by its inverse variance."""
-    if not measurements:
-        return 1.0
-    sums = [measurement.noisy_counts.sum() for measurement in measurements]
-    variances = [np.broadcast_to(np.square(m.stddev), m.noisy_counts.shape).sum() for m in measurements]
-    return float(np.average(sums, weights=1 / np.maximum(variances, LEAST_VARIANCE)))
 
 
 def _pool(measurements: Sequence[Measurement]) -> dict[Clique, Pooled]:
@@ -129,7 +127,7 @@ def _pool(measurements: Sequence[Measurement]) -> dict[Clique, Pooled]:
         first = names[frozenset(clique)]
         turn = [clique.index(name) for name in first]
         counts = np.transpose(np.asarray(noisy, dtype=float), turn)
-        variance = np.broadcast_to(np.maximum(np.square(stddev), LEAST_VARIANCE), noisy.shape).transpose(turn)
+        variance = np.broadcast_to(np.maximum(np.square(stddev), MIN_VARIANCE), noisy.shape).transpose(turn)
         if first in pooled:
             before = pooled[first]
             weight = before.variance / (before.variance + variance)

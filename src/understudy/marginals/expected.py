@@ -6,17 +6,13 @@ Computed from public facts alone, before any data is read. Methods that know the
 
 import math
 
-from understudy.privacy.events import ZCDP, DiscreteGaussian, Event, Gaussian, LaplaceMarginals
-from understudy.privacy.marginal_noise import ExpectedNoise
+from understudy.privacy.accounting.events import ZCDP, DiscreteGaussian, Event, Gaussian, LaplaceMarginals
+from understudy.privacy.accounting.marginal_noise import ExpectedNoise
 from understudy.schema import Domain
 
 
 def expected_of_counts(event: Event, min_order: int, max_order: int, *, marginals: int | None = None) -> ExpectedNoise:
-    """For a query whose counts all have the same noise. `marginals` is their number, by default that of the event.
-
-    >>> expected_of_counts(DiscreteGaussian(12.0, 5), 1, 1)
-    ExpectedNoise(min_order=1, max_order=1, marginals=5, stddev=12.0, exact=True)
-    """
+    """For a query whose counts all have the same noise. `marginals` is their number, by default that of the event."""
     assert isinstance(event, DiscreteGaussian | LaplaceMarginals)
     planned = event.count if isinstance(event, DiscreteGaussian) else event.rounds
     count = planned if marginals is None else marginals
@@ -24,11 +20,7 @@ def expected_of_counts(event: Event, min_order: int, max_order: int, *, marginal
 
 
 def precision_of(event: Event, max_rows_per_unit: int = 1) -> float:
-    """The precision of a query: marginals with standard deviations s_j fit if the sum of 1 / s_j^2 is at most this.
-
-    >>> precision_of(Gaussian(2.0)), precision_of(ZCDP(0.125)), precision_of(DiscreteGaussian(4.0, 4, 2), 2)
-    (0.25, 0.25, 0.25)
-    """
+    """The precision of a query: marginals with standard deviations s_j fit if the sum of 1 / s_j^2 is at most this."""
     assert isinstance(event, Gaussian | ZCDP | DiscreteGaussian)
     return 2 * event.rho / max_rows_per_unit**2  # noise multiplier m: rho = 1 / (2 m^2), precision 1 / m^2
 
@@ -39,10 +31,6 @@ def expected_of_precision(
     """For a precision of which 1-way marginals get a fraction and 2-way marginals the rest, each divided evenly.
 
     If it is divided unevenly, this is the noise at the mean precision.
-
-    >>> domain = Domain(names=("a", "b", "c"), sizes=(2, 2, 2), num_rows=100)
-    >>> [each.stddev for each in expected_of_precision(domain, 0.04, 0.75, 1)]
-    [10.0, 10.0]
     """
     one_way = spread_precision(1, len(domain.names), precision * (one_way_fraction if num_pairs else 1.0))
     return (*one_way, *spread_precision(2, num_pairs, precision * (1 - one_way_fraction)))

@@ -23,18 +23,18 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.encoding.features import Blocks, num_features
-from understudy.marginals.estimation import LEAST_VARIANCE, Measurement
+from understudy.marginals.estimation import MIN_VARIANCE, Measurement
 from understudy.models.mixture import MixtureOfProducts
-from understudy.models.networks import Generator, block_log_softmax
-from understudy.progress import Progress
+from understudy.models.neural import Generator, block_log_softmax
 from understudy.schema import Domain
-from understudy.settings import Count, Fraction, NotNegative, Positive
+from understudy.synthesizers.settings import Count, Fraction, NotNegative, Positive
+from understudy.training.calls import cached_jit
 from understudy.training.critics import one_hot_blocks
-from understudy.training.loop import RunOptions, cached_jit, run_training
-from understudy.training.optimizer import optimizer_step, trainable, update_average
+from understudy.training.loop import RunOptions, run_training
+from understudy.training.neural import optimizer_step, trainable, update_average
 
 BETAS = (0.9, 0.99)
-LEAST_RATE = 0.02
+MIN_RATE = 0.02
 """The last learning rate, as a fraction of the first."""
 SPREAD = 0.1
 """The scale of the last layer's initial weights: small, so that training starts near independent columns."""
@@ -61,6 +61,7 @@ class GeneratorSettings:
     components: Count = 1000
     """The number of components of the mixture, each a product distribution over the columns, with a latent vector."""
     width: Count = 256
+    """The width of the hidden layers of the generator."""
     depth: Count = 2
     """Width and number of the network's hidden layers."""
     latent: Count = 64
@@ -88,8 +89,8 @@ def estimate_generator(
     settings: GeneratorSettings,
     key: PRNGKeyArray,
     warm_start: FittedGenerator | None = None,
-    progress: Progress | None = None,
-) -> FittedGenerator:
+    options: RunOptions | None = None,
+) -> list[FittedGenerator]:
     """The mixture of products that fits the measurements, each weighted by the inverse variance of its noise.
 
     With m the model's marginals, y the noisy counts and s their standard deviations, minimises sum(((m - y) / s)^2).
@@ -100,30 +101,9 @@ def estimate_generator(
         key: of the latent vectors and initial weights.
         warm_start: the result for earlier measurements, to begin from; else training begins near independent columns.
 
-    >>> domain = Domain(names=("a", "b"), sizes=(2, 2), num_rows=10)
-    >>> small = GeneratorSettings(steps=200, components=20, width=8, depth=1, latent=4, learning_rate=0.02)
-    >>> same = Measurement(("a", "b"), np.array([[5.0, 0.0], [0.0, 5.0]]), 1.0)
-    >>> fitted = estimate_generator(domain, [same], total=10, settings=small, key=jax.random.key(0))
-    >>> fitted.model.marginals([("a", "b")])[0].round(1).tolist()
-    [[0.5, 0.0], [0.0, 0.5]]
+    Returns:
+        The models at the checkpoints that the options ask for, and the final one.
     """
-    options = RunOptions(progress=progress)
-    return train_generator(
-        domain, measurements, total=total, settings=settings, key=key, warm_start=warm_start, options=options
-    )[-1]
-
-
-def train_generator(
-    domain: Domain,
-    measurements: Sequence[Measurement],
-    *,
-    total: float,
-    settings: GeneratorSettings,
-    key: PRNGKeyArray,
-    warm_start: FittedGenerator | None = None,
-    options: RunOptions,
-) -> list[FittedGenerator]:
-    """As `estimate_generator`: the models at the checkpoints that the options ask for, and the final one."""
     measurements = [*measurements, *_zeros_as_measurements(domain, measurements)]
     fit = _Fit(one_hot_blocks(domain.sizes), settings.shrinkage, settings.ema_decay)
     state = _init_state(domain, measurements, settings, key) if warm_start is None else _State.of(warm_start)
@@ -134,7 +114,7 @@ def train_generator(
     def advance(state: "_State", first: int, count: int) -> "_State":
         return run(state, tiles, key, jnp.asarray(rates[first : first + count], jnp.float32))
 
-    options = dataclasses.replace(options, chunk=STEPS_AT_ONCE)
+    options = dataclasses.replace(options or RunOptions(), chunk=STEPS_AT_ONCE)
     state, kept = run_training(advance, state, settings.steps, options, advice="Lower learning_rate.")
 
     def fitted(network: Generator) -> FittedGenerator:
@@ -226,7 +206,7 @@ def cut_into_tiles(domain: Domain, measurements: Sequence[Measurement], total: f
 def _cut(domain: Domain, measurement: Measurement, shape: tuple[int, int], further: int) -> Iterator[_Tile]:
     """The tiles of one marginal: its largest column across, the next one down, and any others given."""
     clique, counts, stddev = measurement
-    precision = 1 / np.maximum(np.broadcast_to(np.square(stddev), np.shape(counts)), LEAST_VARIANCE)
+    precision = 1 / np.maximum(np.broadcast_to(np.square(stddev), np.shape(counts)), MIN_VARIANCE)
     order = sorted(range(len(clique)), key=lambda at: domain.shape((clique[at],)))
     ends = np.cumsum([0, *domain.sizes]).tolist()
     starts = [ends[domain.index(clique[at])] for at in order]
@@ -298,8 +278,8 @@ def _log_probabilities(name: str, domain: Domain, measurements: Sequence[Measure
     found = [(each.noisy_counts, np.square(each.stddev)) for each in measurements if each.clique == (name,)]
     if not found:
         return np.zeros(domain.shape((name,)))
-    precision = sum(1 / np.maximum(variance, LEAST_VARIANCE) for _, variance in found)
-    counts = sum(counts / np.maximum(variance, LEAST_VARIANCE) for counts, variance in found) / precision
+    precision = sum(1 / np.maximum(variance, MIN_VARIANCE) for _, variance in found)
+    counts = sum(counts / np.maximum(variance, MIN_VARIANCE) for counts, variance in found) / precision
     counts = np.maximum(counts, 0.5 * precision**-0.5)
     return np.log(counts / counts.sum())
 
@@ -351,4 +331,4 @@ def _adam() -> optax.GradientTransformation:
 
 def _falling(rate: float, steps: int) -> Float[np.ndarray, " steps"]:
     """A learning rate that falls like a cosine."""
-    return rate * (LEAST_RATE + (1 - LEAST_RATE) * 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps)))
+    return rate * (MIN_RATE + (1 - MIN_RATE) * 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps)))

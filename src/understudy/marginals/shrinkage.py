@@ -24,7 +24,7 @@ from understudy.schema import Domain
 
 CLEAR = 2.0
 """How many standard deviations below its noisy count a true count is still expected."""
-LEAST_COUNT = 1e-3
+MIN_COUNT = 1e-3
 
 
 class Pooled(NamedTuple):
@@ -41,7 +41,7 @@ def cell_pulls(
     pulls = {}
     for clique, under_independence in expected.items():
         counts, variance = pooled[clique]
-        count = np.maximum(np.maximum(under_independence, counts - CLEAR * np.sqrt(variance)), LEAST_COUNT)
+        count = np.maximum(np.maximum(under_independence, counts - CLEAR * np.sqrt(variance)), MIN_COUNT)
         pulls[clique] = np.maximum(least, 1 / (prior_variance * count))
     return pulls
 

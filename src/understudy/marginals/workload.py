@@ -1,29 +1,23 @@
 """Which marginals are worth measuring, and how methods that select them under noise compare them."""
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 import numpy as np
 
-from understudy.privacy.rows import Clique
-from understudy.privacy.selection import Candidates
+from understudy.marginals.allocation import MEAN_NOISE
+from understudy.privacy.mechanisms.selection import Candidates
+from understudy.privacy.rows.rows import Clique
 from understudy.schema import Domain
-from understudy.settings import Listed
+from understudy.synthesizers.settings import Listed
 
 Workload: TypeAlias = Annotated[tuple[Annotated[Clique, Listed(distinct=True)], ...], Listed()]
 """A setting: the cliques to fit."""
-MEAN_NOISE = math.sqrt(2 / math.pi)
-"""The mean of |noise|, for a standard deviation of one."""
 
 
 def default_workload(domain: Domain) -> list[Clique]:
-    """All 2-way marginals, and all 3-way marginals with the target.
-
-    >>> default_workload(Domain(names=("a", "b", "c"), sizes=(2, 2, 2), num_rows=9, target="c"))
-    [('a', 'b'), ('a', 'c'), ('b', 'c'), ('a', 'b', 'c')]
-    """
+    """All 2-way marginals, and all 3-way marginals with the target."""
     names = domain.names
     three_way = [clique for clique in itertools.combinations(names, 3) if domain.target in clique]
     return [*itertools.combinations(names, min(2, len(names))), *three_way]
@@ -33,20 +27,21 @@ def candidate_weights(domain: Domain, workload: Sequence[Clique] | None, target_
     """The marginals to select from and their weights: all subsets of the workload's cliques, smallest first.
 
     Those with more cells than the public number of rows are left out: their counts would be mostly noise.
-
-    >>> domain = Domain(names=("a", "b", "c"), sizes=(2, 2, 9), num_rows=9, target="b")
-    >>> candidate_weights(domain, [("b", "a"), ("b", "c")], 2.0)
-    {('a',): 1.0, ('b',): 2.0, ('c',): 1.0, ('a', 'b'): 2.0}
     """
+    subsets = list_subsets(domain, default_workload(domain) if workload is None else workload)
+    usable = [clique for clique in subsets if len(clique) == 1 or domain.size(clique) <= domain.num_rows]
+    return {clique: target_weight if domain.target in clique else 1.0 for clique in usable}
+
+
+def list_subsets(domain: Domain, cliques: Sequence[Clique], min_size: int = 1) -> list[Clique]:
+    """Every subset of the cliques with at least this many columns once: the smallest first, in the domain's order."""
     subsets = {
         tuple(sorted(subset, key=domain.index))
-        for clique in (default_workload(domain) if workload is None else workload)
-        for size in range(1, len(clique) + 1)
+        for clique in cliques
+        for size in range(min_size, len(clique) + 1)
         for subset in itertools.combinations(clique, size)
     }
-    usable = [clique for clique in subsets if len(clique) == 1 or domain.size(clique) <= domain.num_rows]
-    usable.sort(key=lambda clique: (len(clique), [domain.index(name) for name in clique]))
-    return {clique: target_weight if domain.target in clique else 1.0 for clique in usable}
+    return sorted(subsets, key=lambda clique: (len(clique), [domain.index(name) for name in clique]))
 
 
 def scored_by_error(

@@ -4,11 +4,11 @@
 A new model is a class with these methods, decorated with `@register`, and imported here.
 """
 
+from understudy.models.bayesian_network import BayesianNetwork as BayesianNetwork
 from understudy.models.generator import GeneratorModel as GeneratorModel
 from understudy.models.generator import PosteriorModel as PosteriorModel
 from understudy.models.graphical import GraphicalModel as GraphicalModel
 from understudy.models.mixture import MixtureOfProducts as MixtureOfProducts
-from understudy.models.network import BayesianNetwork as BayesianNetwork
 from understudy.models.pool import Mixture as Mixture
 from understudy.models.pool import Pool as Pool
 from understudy.models.protocol import MODELS as MODELS

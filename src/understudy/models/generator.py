@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from understudy.encoding.features import Block, Blocks, Layout, num_features
-from understudy.models.networks import GENERATORS, Decoded, Decoder, GeneratorNetwork, sample_codes, sample_features
+from understudy.models.neural import GENERATORS, Decoded, Decoder, GeneratorNetwork, sample_codes, sample_features
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure, concatenate, register
 from understudy.models.rejection import BATCH_SIZE, check_satisfiable, sample_allowed
 from understudy.models.zeros import Masks, block_masks, pack_zeros, unpack_zeros
@@ -52,22 +52,13 @@ class GeneratorModel:
         """New rows. With `allowed`, by rejection; a conditional generator gets allowed categories only."""
         check_satisfiable(allowed or {})
         condition = self._condition_probabilities(allowed or {})
+        fixed = (self.blocks, self.masks, self.latent, self.layout is None)
 
-        def draw(size: int, batch_key: PRNGKeyArray) -> Sample:
-            return self._generate(size, batch_key, condition)
+        def draw(size: int, key: PRNGKeyArray) -> Sample:
+            keys = batch_keys(key, size)
+            return concatenate([self.decode(_generate(self.generator, *fixed, condition, k)) for k in keys], size)
 
         return sample_allowed(draw, self.names, allowed, num_rows, key=key)
-
-    def _generate(self, num_rows: int, key: PRNGKeyArray, condition: Array | None) -> Sample:
-        batches = [
-            self.decode(
-                _generate(
-                    self.generator, self.blocks, self.masks, self.latent, self.layout is None, condition, batch_key
-                )
-            )
-            for batch_key in batch_keys(key, num_rows)
-        ]
-        return concatenate(batches, num_rows)
 
     def decode(self, generated: Array) -> Sample:
         """The network's output, codes or features, as encoded rows."""
@@ -155,7 +146,7 @@ class PosteriorModel:
 
     @property
     def num_generators(self) -> int:
-        return jax.tree_util.tree_leaves(eqx.filter(self.stacked.generator, eqx.is_array))[0].shape[0]
+        return len(jax.tree_util.tree_leaves(eqx.filter(self.stacked.generator, eqx.is_array))[0])
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
         """New rows. With `allowed`, by rejection."""
@@ -165,15 +156,9 @@ class PosteriorModel:
         # A batch has as many rows of each generator, in random order: any first rows of it are a fair sample.
         stacked, count = self.stacked, self.num_generators
         each, as_codes = math.ceil(BATCH_SIZE / count), stacked.layout is None
-        batches = [
-            stacked.decode(
-                _generate_by_all(
-                    stacked.generator, stacked.blocks, stacked.masks, stacked.latent, each, as_codes, count, batch_key
-                )[:BATCH_SIZE]
-            )
-            for batch_key in batch_keys(key, num_rows)
-        ]
-        return concatenate(batches, num_rows)
+        fixed = (stacked.blocks, stacked.masks, stacked.latent, each, as_codes, count)
+        made = (_generate_by_all(stacked.generator, *fixed, k)[:BATCH_SIZE] for k in batch_keys(key, num_rows))
+        return concatenate([stacked.decode(batch) for batch in made], num_rows)
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         structure, arrays = self.stacked.to_arrays()

@@ -8,11 +8,13 @@ depend on that row alone, and their Euclidean norm is at most one.
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.errors import ConfigError
+from understudy.privacy.mechanisms.discovery import rounded
 from understudy.schema import Domain, NumericDomain
 
 NUMBERS = ("positions", "bins", "both")
@@ -145,7 +147,7 @@ class Inputs:
         }
 
     @classmethod
-    def from_dict(cls, content: Mapping) -> "Inputs":
+    def from_dict(cls, content: Mapping[str, Any]) -> "Inputs":
         columns = tuple(
             Input(**{**entry, "middles": None if entry["middles"] is None else tuple(entry["middles"])})
             for entry in content["columns"]
@@ -178,12 +180,16 @@ def inputs_of(
 def seen_columns(domain: Domain, target: str, columns: Sequence[str] | None) -> tuple[str, ...]:
     """The columns to predict from, in the domain's order. Refuses the target among them, and an empty list."""
     if columns is not None and target in columns:
-        raise ConfigError(f"The target {target!r} is among the columns to predict it from. Leave it out there.")
+        raise ConfigError(
+            f"The target {target!r} is among the columns to predict it from. Leave it out there.", setting="columns"
+        )
     for name in columns or ():
         domain.index(name)  # refuses an unknown name
     seen = tuple(name for name in domain.names if name != target and (columns is None or name in columns))
     if not seen:
-        raise ConfigError("There is no column to predict from besides the target. Declare at least one.")
+        raise ConfigError(
+            "There is no column to predict from besides the target. Declare at least one.", setting="columns"
+        )
     return seen
 
 
@@ -192,7 +198,7 @@ def bin_middles(scale: NumericDomain) -> tuple[float, ...]:
     edges, masses = np.asarray(scale.fine_edges), np.asarray(scale.fine_masses) + 1e-9 * np.diff(scale.fine_edges)
     middles = (edges[1:] + edges[:-1]) / 2
     starts = np.asarray(scale.first_fine_bin[:-1])
-    return tuple((np.add.reduceat(masses * middles, starts) / np.add.reduceat(masses, starts)).tolist())
+    return tuple(rounded(np.add.reduceat(masses * middles, starts) / np.add.reduceat(masses, starts)).tolist())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,8 +207,10 @@ class Examples:
 
     inputs: Inputs
     numeric: bool
+    dtype: type[np.floating] = np.float64
+    """Networks take single precision."""
 
-    def encode(self, codes: Codes, positions: Positions, key: PRNGKeyArray) -> Float[np.ndarray, "rows columns"]:
+    def encode(self, codes: Codes, positions: Positions, key: PRNGKeyArray) -> Float[np.ndarray, "rows inputs"]:
         at = self.inputs.names.index(self.inputs.target)
         label = 2 * positions[:, at] - 1 if self.numeric else codes[:, at].astype(np.float64)
-        return np.c_[self.inputs.encode(codes, positions), label]
+        return np.c_[self.inputs.encode(codes, positions), label].astype(self.dtype)

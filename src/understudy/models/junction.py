@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.cluster.hierarchy import DisjointSet
 
 from understudy.errors import ConditionError
 from understudy.schema import Domain, StructuralZeros
@@ -19,10 +20,10 @@ Clique = tuple[str, ...]
 Axes = tuple[int, ...]  # a clique by the ranks of its columns, ascending: see `Ranking`
 Table = Float[np.ndarray, "..."]
 
-MOST_KEPT_CELLS = 2**22
+MAX_KEPT_CELLS = 2**22
 ZEROS_FRACTION = 1 / 16  # of a model's cells that structural zeros may take by themselves: the rest is for measurements
 LARGEST_RANGE = 600.0  # of logarithms that one exponential holds: exp(-600) is far above the smallest float
-LEAST_SUM = 1e-280  # below, a quotient could overflow; the cells are impossible for every purpose
+MIN_SUM = 1e-280  # below, a quotient could overflow; the cells are impossible for every purpose
 
 
 # --- Structure: which columns share a clique ---
@@ -42,7 +43,11 @@ def junction_tree(domain: Domain, cliques: Iterable[Clique]) -> JunctionTree:
     tree, its edges are the cliques. The tree joins the cliques by a spanning tree of the largest separators.
     """
     neighbours = _adjacency(domain, cliques)
-    found = _edges(neighbours) if _is_tree(neighbours) else _eliminate(domain.sizes, neighbours)
+    edges = [(u, v) for v, bits in enumerate(neighbours) for u in range(v) if bits >> u & 1]
+    if _is_tree(len(neighbours), edges):
+        found = [1 << v | 1 << u for u, v in edges]
+    else:
+        found = _eliminate(domain.sizes, neighbours)
     names = sorted(tuple(name for i, name in enumerate(domain.names) if bits >> i & 1) for bits in found)
     return _orient(domain, names, _spanning_tree(names))
 
@@ -52,10 +57,9 @@ def _spanning_tree(cliques: Sequence[Clique]) -> list[set[int]]:
     overlaps = {
         (i, j): len(set(cliques[i]) & set(cliques[j])) for i, j in itertools.combinations(range(len(cliques)), 2)
     }
-    component, neighbours = list(range(len(cliques))), [set[int]() for _ in cliques]
+    connected, neighbours = DisjointSet(range(len(cliques))), [set[int]() for _ in cliques]
     for i, j in sorted((pair for pair in overlaps if overlaps[pair]), key=lambda pair: -overlaps[pair]):
-        if component[i] != component[j]:
-            component = [component[i] if each == component[j] else each for each in component]
+        if connected.merge(i, j):
             neighbours[i].add(j)
             neighbours[j].add(i)
     return neighbours
@@ -121,20 +125,10 @@ def _eliminate(sizes: Sequence[int], neighbours: list[int]) -> list[int]:
     return eliminated
 
 
-def _edges(neighbours: Sequence[int]) -> list[int]:
-    """The pairs of neighbours, as bits."""
-    return [1 << v | 1 << u for v, bits in enumerate(neighbours) for u in range(v) if bits >> u & 1]
-
-
-def _is_tree(neighbours: Sequence[int]) -> bool:
+def _is_tree(size: int, edges: Sequence[tuple[int, int]]) -> bool:
     """Whether the graph has an edge, is connected, and has no cycle."""
-    reached, frontier = 1, 1
-    while frontier:
-        v = (frontier & -frontier).bit_length() - 1
-        frontier = (frontier & (frontier - 1)) | (neighbours[v] & ~reached)
-        reached |= neighbours[v]
-    is_connected = reached == (1 << len(neighbours)) - 1
-    return len(neighbours) > 1 and is_connected and len(_edges(neighbours)) == len(neighbours) - 1
+    connected = DisjointSet(range(size))
+    return len(edges) == size - 1 > 0 and all(connected.merge(u, v) for u, v in edges)
 
 
 def _adjacency(domain: Domain, cliques: Iterable[Clique]) -> list[int]:
@@ -270,7 +264,7 @@ class Messenger:
                 table /= table.sum()
             else:
                 total = table.sum(axis=self._up[i].summed)
-                sums[i] = np.where(total > LEAST_SUM, total, 0.0)
+                sums[i] = np.where(total > MIN_SUM, total, 0.0)
                 with np.errstate(divide="ignore"):
                     logs[parent] += (np.log(sums[i]) + highest).reshape(into.shape)
         for i in range(len(logs)):
@@ -373,7 +367,7 @@ class MarginalQuery:
             joint = self._joint(at, to, axes)
             given = joint.sum(axis=tuple(i for i, a in enumerate(axes) if a in columns), keepdims=True)
             self._kept += joint.size
-            if self._kept > MOST_KEPT_CELLS:
+            if self._kept > MAX_KEPT_CELLS:
                 self._carried.clear()
                 self._kept = joint.size
             self._carried[key] = np.divide(joint, given, out=np.zeros_like(joint), where=given > 0)

@@ -86,10 +86,6 @@ class Pool:
         codes, positions = Sample(self.codes, self.positions).take(kept)
         return Pool(self.names, codes, np.full(len(kept), 1 / len(kept)), positions)
 
-    def weighted(self) -> tuple[Int[np.ndarray, "samples columns"], Float[np.ndarray, " samples"]]:
-        """All rows with their weights, for users that take weights."""
-        return self.codes.astype(np.int32), np.asarray(self.weights, dtype=np.float64) / float(np.sum(self.weights))
-
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         smallest = np.min_scalar_type(int(self.codes.max(initial=0)))
         structure: dict[str, object] = {"names": list(self.names)}

@@ -8,7 +8,7 @@ of the target in [0, 1]; both return codes of the target, the likeliest or sampl
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -26,16 +26,12 @@ Arrays = dict[str, np.ndarray]
 class Classifier(abc.ABC):
     """Probabilities of the target's codes."""
 
-    kind: ClassVar[str]
     is_numeric: ClassVar[bool] = False
 
     @abc.abstractmethod
     def predict_log_proba(
         self, codes: Codes, positions: Positions | None = None
     ) -> Float[np.ndarray, "rows classes"]: ...
-
-    @abc.abstractmethod
-    def to_arrays(self) -> tuple[dict[str, object], Arrays]: ...
 
     def predict_proba(self, codes: Codes, positions: Positions | None = None) -> Float[np.ndarray, "rows classes"]:
         """The probability of each of the target's codes."""
@@ -57,7 +53,6 @@ class Classifier(abc.ABC):
 class Regression(abc.ABC):
     """A position of the target between its bounds."""
 
-    kind: ClassVar[str]
     is_numeric: ClassVar[bool] = True
     edges: tuple[float, ...]
     """Positions of the edges of the target's bins."""
@@ -68,15 +63,15 @@ class Regression(abc.ABC):
     def predict(self, codes: Codes, positions: Positions | None = None) -> Float[np.ndarray, " rows"]:
         """The position of the target, from 0 to 1."""
 
-    @abc.abstractmethod
-    def to_arrays(self) -> tuple[dict[str, object], Arrays]: ...
-
     def sample(
         self, codes: Codes, positions: Positions | None = None, *, key: PRNGKeyArray
     ) -> Float[np.ndarray, " rows"]:
         """Positions from a normal around each prediction, with the residual's standard deviation, clipped to [0, 1]."""
         if self.residual_stddev is None:
-            raise ConfigError("The residual variance was not estimated. Fit with residual=True, or use predictions.")
+            raise ConfigError(
+                "The residual variance was not estimated. Fit with residual=True, or use predictions.",
+                setting="residual",
+            )
         spread = self.residual_stddev * special.ndtri(_uniforms(key, len(codes)))
         return np.clip(self.predict(codes, positions) + spread, 0.0, 1.0)
 
@@ -124,6 +119,7 @@ class Layers:
 class LayeredClassifier(Classifier):
     """Scores of the target's codes from linear layers."""
 
+    kind: ClassVar[str]
     inputs: Inputs
     layers: Layers
 
@@ -134,7 +130,7 @@ class LayeredClassifier(Classifier):
         return {"kind": self.kind, "inputs": self.inputs.to_dict()}, self.layers.to_arrays()
 
     @classmethod
-    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> Self:
+    def from_arrays(cls, structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         return cls(Inputs.from_dict(structure["inputs"]), Layers.from_arrays(arrays))
 
 
@@ -178,7 +174,7 @@ class NumberModel(Regression):
         return {"kind": self.kind, "inputs": self.inputs.to_dict(), **facts}, self.layers.to_arrays()
 
     @classmethod
-    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "NumberModel":
+    def from_arrays(cls, structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "NumberModel":
         inputs = Inputs.from_dict(structure["inputs"])
         return cls(inputs, Layers.from_arrays(arrays), tuple(structure["edges"]), structure["residual_stddev"])
 
@@ -225,7 +221,7 @@ class NaiveBayesModel(Classifier):
         return {"kind": self.kind, "inputs": self.inputs.to_dict()}, arrays
 
     @classmethod
-    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "NaiveBayesModel":
+    def from_arrays(cls, structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "NaiveBayesModel":
         inputs = Inputs.from_dict(structure["inputs"])
 
         def named(what: str) -> dict[str, np.ndarray]:
@@ -252,7 +248,7 @@ class PriorModel(Classifier):
         return {"kind": self.kind}, {"log_prior": self.log_prior}
 
     @classmethod
-    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "PriorModel":
+    def from_arrays(cls, structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "PriorModel":
         return cls(np.asarray(arrays["log_prior"]))
 
 
@@ -260,7 +256,7 @@ Predictor = LogitModel | OneVersusRest | NumberModel | NaiveBayesModel | PriorMo
 PREDICTORS: Sequence[type[Predictor]] = (LogitModel, OneVersusRest, NumberModel, NaiveBayesModel, PriorModel)
 
 
-def predictor_from_arrays(structure: Mapping, arrays: Mapping[str, np.ndarray]) -> Predictor:
+def predictor_from_arrays(structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Predictor:
     """The model that `to_arrays` wrote."""
     known = {model.kind: model for model in PREDICTORS}
     if structure.get("kind") not in known:

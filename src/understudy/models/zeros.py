@@ -15,7 +15,7 @@ import numpy as np
 from understudy.models.protocol import Arrays, Structure
 from understudy.schema import StructuralZeros
 
-MOST_CELLS = 2**16
+MAX_CELLS = 2**16
 """Masks with larger tables are left out: rows that they would exclude are rejected later."""
 
 
@@ -47,7 +47,7 @@ def masks_in_order(zeros: Sequence[StructuralZeros], places: Mapping[str, int]) 
     waiting = [
         _in_order(each, places)
         for each in zeros
-        if each.possible.size <= MOST_CELLS and all(name in places for name in each.columns)
+        if each.possible.size <= MAX_CELLS and all(name in places for name in each.columns)
     ]
     masks: list[Mask] = []
     for name in sorted(places, key=lambda name: places[name], reverse=True):
@@ -93,7 +93,7 @@ def _project(tables: Sequence[StructuralZeros], places: Mapping[str, int]) -> li
     """Which codes of earlier columns leave the last column a code, all tables together if that is small enough."""
     given = sorted({name for each in tables for name in each.columns[:-1]}, key=lambda name: places[name])
     sizes = {name: size for each in tables for name, size in zip(each.columns, each.possible.shape, strict=True)}
-    if math.prod(sizes.values()) > MOST_CELLS:
+    if math.prod(sizes.values()) > MAX_CELLS:
         return [found for each in tables if len(tables) > 1 for found in _project([each], places)]
     if not given:
         return []

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from understudy.evaluation.scores import Json
-from understudy.report import charts, histograms, verdict
+from understudy.report import charts, svg, verdict
 from understudy.report.markup import esc, scroll_table
 from understudy.report.parts import detail
 from understudy.report.svg import Style, legend
@@ -12,6 +12,8 @@ from understudy.report.text import finite, format_fraction, listing, model_name,
 
 MAX_COLUMNS = 60
 MAX_POINTS = 1_000
+MAP_SIZE = 400.0
+"""The longer side of a map, in CSS pixels."""
 
 
 def _absent(card: Json, *groups: str) -> str:
@@ -44,7 +46,7 @@ def columns(card: Json, methods: Sequence[Style]) -> str:
         distances = {style: by_column[name][style.name].get("tv") for style in methods if style.name in by_column[name]}
         tags = "".join(f"<span>{style.key}{format_fraction(tv)}</span>" for style, tv in distances.items())
         tags, note = f'<span class="tvs">{tags}</span>', _out_of_range(card, methods, name)
-        figures.append(histograms.histogram(name, by_column[name], methods, tags, note))
+        figures.append(charts.histogram(name, by_column[name], methods, tags, note))
     cut = f" The {MAX_COLUMNS} worst of {len(order)} columns are shown." if len(order) > MAX_COLUMNS else ""
     return (
         "<p>The histogram of each column, the worst first. Next to its name is the total variation: the fraction of "
@@ -105,15 +107,12 @@ def _lost_values(card: Json, methods: Sequence[Style]) -> str:
             )
     if not rows:
         return ""
-    named = "<th scope=col>table</th>" if len(methods) > 1 else ""
-    head = (
-        f"{named}<th scope=col>of rows with</th><th scope=col>these have</th><th scope=col class=n>real</th>"
-        "<th scope=col class=n>synthetic</th><th scope=col class=n>real rows</th>"
-    )
+    label = "Lost dependences of single values"
+    titles = [*(["table"] if len(methods) > 1 else []), "of rows with", "these have", "real", "synthetic", "real rows"]
     return (
-        "<h3>Lost dependences of single values</h3><p>For each pair of columns, the two values whose dependence was "
+        f"<h3>{label}</h3><p>For each pair of columns, the two values whose dependence was "
         "lost most. Values may be rare: the last column shows how many real rows have the first.</p>"
-        f"{scroll_table('Lost dependences of single values', head, ''.join(rows), 'plain')}"
+        f"{scroll_table(label, titles, rows, 'plain', num_numeric=3)}"
     )
 
 
@@ -180,10 +179,10 @@ def prediction(card: Json, methods: Sequence[Style]) -> str:
 
 
 def _points(
-    found: Mapping[str, Json], name_of: Callable[[Json], tuple[str, str]]
-) -> list[tuple[tuple[str, str], float, dict[str, float | None]]]:
+    found: Mapping[str, Json], name_of: Callable[[Json], tuple[str, ...]]
+) -> list[tuple[tuple[str, ...], float, dict[str, float | None]]]:
     """Points of several methods, those of one name in one row."""
-    rows: dict[tuple[str, str], tuple[float, dict[str, float | None]]] = {}
+    rows: dict[tuple[str, ...], tuple[float, dict[str, float | None]]] = {}
     for method, each in found.items():
         for point in each["points"]:
             real, value = finite(point["real"]), finite(point["synthetic"])
@@ -202,11 +201,13 @@ def learning(card: Json, methods: Sequence[Style]) -> str:
     if found:
         target = ((card.get("settings") or {}).get("parallel_rmse") or {}).get("target")
         of = "" if target is None else f" of {esc(quote(target))}"
-        chart = charts.slopes({method: each["models"] for method, each in found.items()}, methods)
+        models = {method: {"points": each["models"]} for method, each in found.items()}
+        rows = _points(models, lambda model: (", ".join(model["regressors"]),))
+        chart = charts.scatters(["regressors"], rows, methods, what="root mean squared error of each regression")
         parts.append(
-            f"<h3>Errors of regressions</h3><p>Each line is a linear regression{of}: its error on held-out real rows "
-            "after training on real rows, and after training on synthetic ones. Flat is best. The scale does not start "
-            f"at zero.</p>{chart}"
+            f"<h3>Errors of regressions</h3><p>Each point is a linear regression{of}: its error on held-out real rows "
+            "after training on real rows (across), and after training on synthetic ones (up). On the diagonal both are "
+            f"equal. The scales do not start at zero.</p>{chart}"
         )
     return "".join(parts)
 
@@ -232,7 +233,7 @@ def _importance(sources: Mapping[str, Json], methods: Sequence[Style]) -> str:
     return (
         "<h3>Feature importances</h3><p>The importance of each column to a random forest that predicts the target. "
         "Markers close to the grey dot mean that models of synthetic and of real rows rely on the same columns.</p>"
-        f"{legend(methods, 'dot')}{histograms.importances(found, methods)}"
+        f"{legend(methods, 'dot')}{charts.importances(found, methods)}"
     )
 
 
@@ -245,13 +246,86 @@ def _models(sources: Mapping[str, Json]) -> str:
                 rows.setdefault(model, {}).setdefault(key, {})[source] = value
     if not rows:
         return ""
-    head = "".join(f"<th scope=col class=n>{esc(name)}</th>" for name in sources)
     body = []
     for model, by_key in rows.items():
         named = f'<th scope=rowgroup rowspan="{len(by_key)}">{esc(model_name(model))}</th>'
         for i, (key, values) in enumerate(by_key.items()):
             cells = "".join(f"<td class=n>{number(values.get(source))}</td>" for source in sources)
             body.append(f"<tr>{'' if i else named}<td>{esc(model_name(key))}</td>{cells}</tr>")
-    head = f"<th scope=col>model</th><th scope=col>score</th>{head}"
-    label = "Scores of each model"
-    return f"<h3>{label}</h3>{scroll_table(label, head, ''.join(body), 'plain')}"
+    label, titles = "Scores of each model", ["model", "score", *map(esc, sources)]
+    return f"<h3>{label}</h3>{scroll_table(label, titles, body, 'plain', num_numeric=len(sources))}"
+
+
+# Locations
+
+
+def maps(card: Json, methods: Sequence[Style]) -> str:
+    """A figure for each location; empty if no table has one."""
+    found = {style.name: detail(card, "locations", style.name).get("locations") or {} for style in methods}
+    names = list(dict.fromkeys(name for each in found.values() for name in each))
+    if not names:
+        return ""
+    figures = [_maps_of(name, {m: each[name] for m, each in found.items() if name in each}, methods) for name in names]
+    return (
+        "<p>The fraction of points in each cell, over the outline of the public region. Darker cells hold more; all "
+        "maps of a location share one scale. The density error is the fraction of points that would have to move to "
+        f"another square to match the real density.</p>{''.join(figures)}"
+    )
+
+
+def _maps_of(name: str, found: dict[str, Json], methods: Sequence[Style]) -> str:
+    drawn_maps = {method: each["map"] for method, each in found.items()}
+    first = next(iter(drawn_maps.values()))
+    fractions = [first["real"], *(each["synthetic"] for each in drawn_maps.values())]
+    peak = max((value for grid in fractions for row in grid for value in row), default=0.0) or 1.0
+    panels = [_map(first, first["real"], peak, "real rows", "Real rows")]
+    drawn = [style for style in methods if style.name in drawn_maps]
+    for style in drawn:
+        each = drawn_maps[style.name]
+        panels.append(_map(each, each["synthetic"], peak, style.name, style.heading()))
+    sides = list(found[drawn[0].name]["errors"])
+    head = ["table", *(f"density error, {side} km" for side in sides), "inside the region"]
+    rows = [
+        [
+            style.name,
+            *(format_fraction(finite(found[style.name]["errors"][side])) for side in sides),
+            percent(finite(found[style.name]["inside"]) or 0.0),
+        ]
+        for style in drawn
+    ]
+    return svg.figure(panels, head, rows, title=esc(name), kind="map")
+
+
+def _map(drawn: Json, grid: Sequence[Sequence[float]], peak: float, label: str, heading: str) -> str:
+    body, width, height = draw_map(drawn, grid, peak)
+    return svg.panel(body, f"Map of the density of {label}.", width=max(width, 120.0), height=height, heading=heading)
+
+
+def draw_map(drawn: Json, grid: Sequence[Sequence[float]], peak: float) -> tuple[str, float, float]:
+    """Cells from south to north, drawn upwards, the outline above them, and a scale; as SVG, with width and height."""
+    width, height = (max(float(part), 1e-6) for part in drawn["km"])
+    scale = MAP_SIZE / max(width, height)
+    side, down = float(drawn["side"]) * scale, height * scale
+    cells = [
+        svg.rect(column * side, down - (row + 1) * side, side + 0.3, side + 0.3, _fill(value, peak))
+        for row, values in enumerate(grid)
+        for column, value in enumerate(values)
+        if value
+    ]
+    rings = ["M" + "L".join(f"{x * scale:.1f} {down - y * scale:.1f}" for x, y in ring) for ring in drawn["outline"]]
+    outline = f'<path d="{"".join(rings)}" fill="none" stroke="{svg.GREY_LINE}" stroke-width="0.8"/>' if rings else ""
+    bar = _round_length(width / 3)
+    end = 4 + bar * scale
+    ruler = svg.line(4, down + 10, end, down + 10, svg.INK)
+    label = svg.text(end + 4, down + 14, f"{number(bar)} km", size=10.0)
+    return "".join(cells) + outline + ruler + label, width * scale, down + 20
+
+
+def _fill(value: float, peak: float) -> str:
+    return f'fill="{charts.shade(value, peak, signed=False)}"'
+
+
+def _round_length(most: float) -> float:
+    """The largest of 1, 2 and 5 times a power of ten that is not longer."""
+    power = 10.0 ** math.floor(math.log10(most))
+    return next(factor * power for factor in (5.0, 2.0, 1.0) if factor * power <= most)

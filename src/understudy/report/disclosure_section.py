@@ -1,21 +1,21 @@
 """The disclosure report as HTML: what the attacks found, compared with chance and with what the guarantee allows."""
 
-import math
 from collections.abc import Mapping, Sequence
 
-from understudy.disclosure.sentences import ATTACK_NAMES, percent, percent_up
+from understudy.disclosure.attacks import ATTACK_NAMES
+from understudy.disclosure.sentences import percent_up
 from understudy.evaluation.scores import Json
 from understudy.report import svg
-from understudy.report.markup import esc, scroll_table
+from understudy.report.markup import esc, finding, scroll_table, warning_list
 from understudy.report.svg import Style
-from understudy.report.text import count_of, minus, number, shorten
+from understudy.report.text import count_of, minus, number, percent, shorten
 
 LOWEST = 1e-3
 """The smallest rate that the logarithmic axes show."""
 CEILING_COLOUR = "#a84a00"
-MOST_COLUMNS = 20
+MAX_COLUMNS = 20
 """Secret columns in the chart; the data below it have all."""
-_TICKS = {0.001: "0.1 %", 0.01: "1 %", 0.1: "10 %", 1.0: "100 %"}
+_TICKS = {0.001: "0.1%", 0.01: "1%", 0.1: "10%", 1.0: "100%"}
 _FOUND = {
     "Membership": ("membership", "ceiling"),
     "Copies": ("copies",),
@@ -38,12 +38,9 @@ def section(card: Json, methods: Sequence[Style]) -> str:
 
 def render_report(report: Json, style: Style) -> str:
     """One report as HTML."""
-    warnings = "".join(f"<li><strong>Warning.</strong> {esc(text)}</li>" for text in report["warnings"])
-    listed = f'<ul class="warnings">{warnings}</ul>' if warnings else ""
     drawn = {"Membership": _roc(report, style), "Attributes": _guesses(report, style)}
     cards = [
-        f'<div class="finding {"not-for" if set(_FOUND[name]) & set(report["findings"]) else "rules"}">'
-        f"<h4>{name}</h4><p>{_keep_units(esc(text))}</p>{drawn.get(name, '')}</div>"
+        finding("not-for" if set(_FOUND[name]) & set(report["findings"]) else "rules", name, text, drawn.get(name, ""))
         for name, text in report["sentences"].items()
     ]
     rows = report["rows"]
@@ -56,8 +53,8 @@ def render_report(report: Json, style: Style) -> str:
     )
     notes = "".join(f"<li>{esc(note)}</li>" for note in report["notes"])
     return (
-        f'{listed}{lead}<div class="findings">{"".join(cards)}</div>{_points(report)}{_cells(report)}'
-        f'<ul class="note">{notes}</ul>'
+        f'{warning_list(report["warnings"])}{lead}<div class="findings">{"".join(cards)}</div>'
+        f'{_points(report)}{_cells(report)}<ul class="note">{notes}</ul>'
     )
 
 
@@ -65,11 +62,6 @@ def found_text(report: Json) -> str:
     """The number of findings and what they are about."""
     found = report["findings"]
     return f"{count_of(len(found), 'finding')}: {', '.join(found)}." if found else "No findings."
-
-
-def _keep_units(text: str) -> str:
-    """A percent sign stays with its number."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _points(report: Json) -> str:
@@ -91,13 +83,12 @@ def _points(report: Json) -> str:
         f"{number(auc['high'])}</small></td></tr>"
     )
     titles = ("attack chosen for", "true positives", "false positives", "allowed", "advantage")
-    head = "".join(f"<th scope=col>{title}</th>" for title in titles)
     why_not = report["membership"]["ceiling"].get("why_not")
     note = why_not or (
         "Allowed: the largest true-positive rate that the guarantee allows, at the upper end of the interval of the "
         "false-positive rate."
     )
-    return f'{scroll_table("Membership", head, "".join(rows), "all")}<p class="note">{esc(note)}</p>'
+    return f'{scroll_table("Membership", titles, rows, "all")}<p class="note">{esc(note)}</p>'
 
 
 def _cells(report: Json) -> str:
@@ -105,17 +96,16 @@ def _cells(report: Json) -> str:
     found = report.get("combinations")
     if found is None:
         return ""
-    rows = "".join(
+    rows = [
         f"<tr><th scope=row><span>{esc(_which(cells))}</span></th><td class=n>{cells['combinations']:,}</td>"
         f"<td class=n>{cells['training_rows']:,}</td><td class=n>{cells['synthetic']['count']:,}</td>"
         f"<td class=n>{cells['expected']:,.0f}<small>{cells['expected_low']:,.0f} to {cells['expected_high']:,.0f}"
         "</small></td></tr>"
         for cells in (found["unique"], found["small"])
-    )
+    ]
     columns = shorten(", ".join(found["columns"]), 120)
     titles = ("combinations of", "number", "training rows", "synthetic rows", "expected from held-out rows")
-    head = "".join(f"<th scope=col>{title}</th>" for title in titles)
-    return f"<h3>Rare combinations of {esc(columns)}</h3>{scroll_table('Rare combinations', head, rows, 'all')}"
+    return f"<h3>Rare combinations of {esc(columns)}</h3>{scroll_table('Rare combinations', titles, rows, 'all')}"
 
 
 def _which(cells: Json) -> str:
@@ -123,48 +113,21 @@ def _which(cells: Json) -> str:
 
 
 def _rate(rate: Json) -> str:
-    low, high = (percent(rate[end]).removesuffix(" %") for end in ("low", "high"))
+    low, high = (percent(rate[end]).removesuffix("%") for end in ("low", "high"))
     return minus(f"{percent(rate['value'])}<small>{low} to {high}</small>")
 
 
 # --------------------------------------------------------------------------------------------------------------- charts
 
 
-class _LogFrame(svg.Frame):
-    """A square plot area with rates from `LOWEST` to 1 on logarithmic scales; smaller ones are at its edge."""
-
-    def x(self, value: float) -> float:
-        return super().x(math.log10(max(value, LOWEST)))
-
-    def y(self, value: float) -> float:
-        return super().y(math.log10(max(value, LOWEST)))
-
-    def draw_axes(self) -> str:
-        parts = []
-        for tick, label in _TICKS.items():
-            parts.append(svg.line(self.left, self.y(tick), self.left + self.side, self.y(tick), "#e6e6e1"))
-            parts.append(svg.line(self.x(tick), self.top, self.x(tick), self.bottom, "#e6e6e1"))
-            parts.append(svg.text(self.left - 5, self.y(tick) + 3.5, label, anchor="end"))
-            parts.append(svg.centre_text(self.x(tick), self.bottom + 14, label))
-        ends = self.x(LOWEST), self.y(LOWEST), self.x(1), self.y(1)
-        parts.append(svg.line(*ends, svg.GREY_LINE, ' stroke-dasharray="3 3"'))
-        across, y = self.left + self.side / 2, self.top + self.side / 2
-        parts.append(svg.text(across, self.bottom + 30, "false positives", anchor="middle", extra=' class="axis"'))
-        turned = f' class="axis" transform="rotate(-90 10 {y:.0f})"'
-        parts.append(svg.text(10, y, "true positives", anchor="middle", extra=turned))
-        return "".join(parts)
-
-
 def _roc(report: Json, style: Style) -> str:
     """The curve of the strongest attack and all operating points, with chance and the ceiling of the guarantee."""
-    frame, found = _LogFrame(math.log10(LOWEST), 0.0, left=52.0, side=svg.WIDTH - 66.0), report["membership"]
-    body = [frame.draw_axes()]
+    frame, found = svg.Frame(LOWEST, 1.0, is_logarithmic=True), report["membership"]
+    body = [frame.axes("false positives", "true positives", marks=_TICKS)]
     ceiling = found["ceiling"].get("curve")
     if ceiling:
-        body.append(f'<path d="{_path(frame, ceiling)}" fill="none" stroke="{CEILING_COLOUR}" stroke-width="2"/>')
-    body += [
-        f'<path d="{_path(frame, curve)}" {style.line} stroke-opacity="0.6"/>' for curve in found["curves"].values()
-    ]
+        body.append(frame.path(_points_of(ceiling), f'fill="none" stroke="{CEILING_COLOUR}" stroke-width="2"'))
+    body += [frame.path(_points_of(each), f'{style.line} stroke-opacity="0.6"') for each in found["curves"].values()]
     rows = []
     for row, point in enumerate(found["points"]):
         true, false = point["true_positives"], point["false_positives"]
@@ -181,16 +144,16 @@ def _roc(report: Json, style: Style) -> str:
         else ""
     )
     note = (
-        "Marks: the attacks chosen for 1 % and 5 % false positives and for the largest advantage, with intervals. "
+        "Marks: the attacks chosen for 1% and 5% false positives and for the largest advantage, with intervals. "
         f"Curves: these attacks at all thresholds. Dashed: chance{allowed}."
     )
     drawing = svg.panel("".join(body), "True against false positives of the membership attacks.", height=frame.height)
     return svg.figure([drawing], ["chosen for", "attack", "false positives", "true positives"], rows, note=note)
 
 
-def _path(frame: svg.Frame, curve: Mapping[str, Sequence[float]]) -> str:
-    points = [(x, y) for x, y in zip(curve["fpr"], curve["tpr"], strict=True) if x >= LOWEST and y >= LOWEST]
-    return "M" + "L".join(f"{frame.x(fpr):.1f} {frame.y(tpr):.1f}" for fpr, tpr in points)
+def _points_of(curve: Mapping[str, Sequence[float]]) -> list[tuple[float, float]]:
+    """What the axes show of a curve."""
+    return [(x, y) for x, y in zip(curve["fpr"], curve["tpr"], strict=True) if x >= LOWEST and y >= LOWEST]
 
 
 def _guesses(report: Json, style: Style) -> str:
@@ -198,26 +161,10 @@ def _guesses(report: Json, style: Style) -> str:
     columns = sorted(report["attributes"], key=lambda each: -each["difference"]["value"])
     if not columns:
         return ""
-    pitch, left, right, top = 22.0, 96.0, svg.WIDTH - 18.0, 16.0
-    shown = columns[:MOST_COLUMNS]
-    bottom = top + pitch * len(shown)
-
-    def across(value: float) -> float:
-        return left + (right - left) * value
-
-    body = []
-    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
-        body.append(svg.line(across(tick), top, across(tick), bottom, "#e6e6e1"))
-        body.append(svg.centre_text(across(tick), top - 4, f"{100 * tick:.0f} %"))
-    for row, each in enumerate(shown):
-        y, training, control = top + pitch * (row + 0.5), each["training"], each["control"]
-        body.append(svg.text(left - 8, y + 4, each["column"], anchor="end", room=left - 10, extra=' class="axis"'))
-        body.append(svg.line(across(control["low"]), y + 2, across(control["high"]), y + 2, svg.GREY_LINE))
-        body.append(svg.line(across(training["low"]), y - 2, across(training["high"]), y - 2, style.colour))
-        body.append(f'<circle cx="{across(control["value"]):.1f}" cy="{y + 2:.1f}" r="4.2" {svg.REAL_DOT}/>')
-        body.append(style.mark(across(training["value"]), y - 2, 3.6))
-        body.append(svg.hit(0, y - 0.5 * pitch, svg.WIDTH, pitch, row))
-    drawing = svg.panel("".join(body), "How often each column is guessed correctly.", height=bottom + 8)
+    marks = [(each["column"], each["control"]["value"], each["training"]["value"]) for each in columns[:MAX_COLUMNS]]
+    intervals = [(_interval(each["control"]), _interval(each["training"])) for each in columns[:MAX_COLUMNS]]
+    what = "How often each column is guessed correctly."
+    drawing = svg.dumbbells(marks, style, what, as_percent=True, intervals=intervals)
     rows = [
         [each["column"], percent(each["control"]["value"]), percent(each["training"]["value"])]
         + [f"{100 * each['difference'][end]:+.1f} points" for end in ("value", "low", "high")]
@@ -226,3 +173,7 @@ def _guesses(report: Json, style: Style) -> str:
     head = ["column", "held-out rows", "training rows", "difference", "from", "to"]
     note = "Correct guesses: held-out rows in grey, training rows in colour. Only the difference is disclosure."
     return svg.figure([drawing], head, rows, note=note)
+
+
+def _interval(rate: Json) -> tuple[float, float]:
+    return rate["low"], rate["high"]

@@ -1,4 +1,4 @@
-"""Metrics of graphs as a page: one HTML file that opens offline. Not private."""
+"""Metrics of graphs as a page, one HTML file that opens offline, with a verdict by fixed rules. Not private."""
 
 import itertools
 import math
@@ -7,21 +7,37 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from understudy.evaluation.scorecard import refuse_release
+from understudy.evaluation.scorecard import write_confidential
 from understudy.graphs.metrics import BASELINE, METRICS, GraphScores
-from understudy.privacy.ledger import Statement
+from understudy.privacy.accounting.ledger import Statement
 from understudy.report import svg
-from understudy.report.graph_verdict import format_figure, graph_verdict
-from understudy.report.markup import esc, name_tag, scroll_table
+from understudy.report.markup import esc, findings, name_tag, scroll_table
 from understudy.report.page import certificate_section, document
+from understudy.report.parts import is_close, is_far
 from understudy.report.svg import Style, styles
-from understudy.report.text import count_of, listing, percent, shorten, tick_label
-from understudy.run.atomic import atomic_write
+from understudy.report.text import count_of, listing, number, percent, shorten, tick_label
 
 MAX_POINTS = 60
 """Degrees of the chart: the most."""
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 560.0, 340.0, 58.0, 8.0, 300.0
-_RIGHT = _WIDTH - 14
+KEPT, LOST = 0.1, 0.3
+"""Figures are close to the real one up to this fraction of it, and far from it above that one."""
+SPLIT_OFF = 0.05
+"""The number of components is far from the real one if it differs by more than this fraction of the nodes."""
+_SUBJECTS = {
+    "degree distance": "degrees",
+    "community distance": "sizes of communities",
+    "edges": "number of edges",
+    "largest degree": "largest degree",
+    "triangles": "number of triangles",
+    "clustering": "mean clustering",
+    "transitivity": "transitivity",
+    "components": "number of components",
+    "largest component": "largest component",
+    "communities": "number of communities",
+    "edges within blocks": "fraction of edges within blocks",
+}
+"""What each metric is about. The mean degree repeats the number of edges; a distance of sizes of components is large
+where one node has left the largest one, so their number counts instead."""
 _BASELINE_LINE = f'fill="none" stroke="{svg.GREY_LINE}" stroke-width="1.4" stroke-dasharray="2 3"'
 
 
@@ -37,10 +53,7 @@ def write_graph_report(
 
     With the statement of the release of the graph named `of`, its certificate is added at the end of the page.
     """
-    refuse_release(path)
-    page = render_graph_report(scores, statement, of=of)
-    with atomic_write(path, force=force) as file:
-        file.write(page.encode())
+    write_confidential(path, render_graph_report(scores, statement, of=of).encode(), force=force)
 
 
 def render_graph_report(scores: GraphScores, statement: Statement | None = None, *, of: str | None = None) -> str:
@@ -68,11 +81,7 @@ def _edges(scores: GraphScores, name: str) -> str:
 
 def _verdict(scores: GraphScores, style: Style, *, named: bool) -> str:
     heading = f"<h3>{style.heading(60)}</h3>" if named else ""
-    cards = [
-        f'<div class="finding {what.lower().replace(" ", "-")}"><h4>{what}</h4><p>{esc(sentence)}</p></div>'
-        for what, sentence in graph_verdict(scores, style.name).items()
-    ]
-    return f'<div class="summary">{heading}<div class="findings">{"".join(cards)}</div></div>'
+    return findings(heading, graph_verdict(scores, style.name), {})
 
 
 def _metric_table(scores: GraphScores, methods: Sequence[Style]) -> str:
@@ -81,7 +90,6 @@ def _metric_table(scores: GraphScores, methods: Sequence[Style]) -> str:
         "real": "real",
         BASELINE: BASELINE,
     }
-    head = "<th scope=col>metric</th>" + "".join(f"<th scope=col class=n>{label}</th>" for label in columns.values())
     rows = []
     for metric, meaning in METRICS.items():
         if metric not in scores["real"]:
@@ -95,7 +103,7 @@ def _metric_table(scores: GraphScores, methods: Sequence[Style]) -> str:
     return (
         "<p>A good synthetic graph has small distances and otherwise the figures of the real graph. The random graph "
         f"has as many edges as {name_tag(methods[0].name)}, placed at random: what a graph without structure "
-        "scores.</p>" + scroll_table("Metrics", head, "".join(rows), "all")
+        "scores.</p>" + scroll_table("Metrics", ["metric", *columns.values()], rows, "all", num_numeric=len(columns))
     )
 
 
@@ -109,27 +117,25 @@ def _degree_chart(degrees: Mapping[str, Mapping[int, int]], methods: Sequence[St
     shown = np.unique(np.round(np.geomspace(1, largest, MAX_POINTS)).astype(int)).tolist()
     at_least = {name: [_fraction_from(degrees[name], degree) for degree in shown] for name in order}
     lowest = min(fraction for fractions in at_least.values() for fraction in fractions if fraction)
-    axes = _LogAxes(largest, lowest)
-    body = [axes.draw()]
+    frame = svg.Frame(1.0, max(largest, 2), (min(lowest, 0.5), 1.0), is_logarithmic=True)
+    marks = {degree: tick_label(degree) for degree in _round_steps(frame.high)}
+    up_marks = {1 / parts: f"{100 / parts:.3g}%" for parts in _round_steps(1 / lowest)}
+    across, up = "degree", "nodes with at least this degree"
+    body = [frame.axes(across, up, diagonal=False, marks=marks, up_marks=up_marks)]
     for name in ("real", BASELINE, *(style.name for style in methods)):
-        points = [
-            f"{axes.x(degree):.1f} {axes.y(fraction):.1f}"
-            for degree, fraction in zip(shown, at_least[name], strict=True)
-            if fraction
-        ]
-        body.append(f'<path d="M{"L".join(points)}" {lines[name]} stroke-linejoin="round"/>' if points else "")
-    edges = [axes.x(math.sqrt(one * other)) for one, other in itertools.pairwise(shown)]
-    for row, (left, right) in enumerate(zip([_LEFT, *edges], [*edges, _RIGHT], strict=True)):
-        body.append(svg.hit(left, _TOP, right - left, _BOTTOM - _TOP, row))
+        points = [point for point in zip(shown, at_least[name], strict=True) if point[1]]
+        body.append(frame.path(points, f'{lines[name]} stroke-linejoin="round"'))
+    edges = [frame.x(math.sqrt(one * other)) for one, other in itertools.pairwise(shown)]
+    right = frame.left + frame.side
+    for row, (start, end) in enumerate(zip([frame.left, *edges], [*edges, right], strict=True)):
+        body.append(svg.hit(start, frame.top, end - start, frame.side, row))
     rows = [[f"{degree:,}", *(percent(at_least[name][row]) for name in order)] for row, degree in enumerate(shown)]
-    keys = {name: f'<svg class="key" viewBox="0 0 30 12" aria-hidden="true"><path d="M1 6H29" {line}/></svg>'
-            for name, line in lines.items()}  # fmt: skip
-    legend = "".join(f"<li>{keys[name]}{name_tag(name)}</li>" for name in order)
+    keys = [svg.key(f'<path d="M1 6H29" {lines[name]}/>') + name_tag(name) for name in order]
     label = f"Fraction of nodes with at least a given degree, from 1 to {largest:,}, for {len(order)} graphs."
-    drawing = svg.panel("".join(body), label, width=_WIDTH, height=_HEIGHT)
+    drawing = svg.panel("".join(body), label, height=frame.height)
     return (
         "<p>How many nodes have at least a given number of edges. Both axes are logarithmic.</p>"
-        f'<ul class="legend">{legend}</ul>{svg.figure([drawing], ["degree at least", *order], rows)}'
+        f"{svg.list_keys(keys)}{svg.figure([drawing], ['degree at least', *order], rows)}"
     )
 
 
@@ -138,39 +144,61 @@ def _fraction_from(counts: Mapping[int, int], degree: int) -> float:
     return sum(count for known, count in counts.items() if known >= degree) / sum(counts.values())
 
 
-class _LogAxes:
-    """Degrees from 1 across and fractions up to 1 upwards, both logarithmic."""
-
-    def __init__(self, largest: float, lowest: float) -> None:
-        self.across = math.log10(max(largest, 2))
-        self.up = -math.log10(min(lowest, 0.5))
-
-    def x(self, degree: float) -> float:
-        return _LEFT + (_RIGHT - _LEFT) * math.log10(degree) / self.across
-
-    def y(self, fraction: float) -> float:
-        return _TOP - (_BOTTOM - _TOP) * math.log10(fraction) / self.up
-
-    def draw(self) -> str:
-        parts = []
-        for degree in _round_steps(self.across):
-            parts.append(svg.line(self.x(degree), _TOP, self.x(degree), _BOTTOM, "#e6e6e1"))
-            parts.append(svg.centre_text(self.x(degree), _BOTTOM + 14, tick_label(degree), right=_WIDTH))
-        for parts_of_all in _round_steps(self.up):
-            parts.append(svg.line(_LEFT, self.y(1 / parts_of_all), _RIGHT, self.y(1 / parts_of_all), "#e6e6e1"))
-            label = f"{100 / parts_of_all:.3g}\N{NO-BREAK SPACE}%"
-            parts.append(svg.text(_LEFT - 5, self.y(1 / parts_of_all) + 3.5, label, anchor="end"))
-        parts.append(svg.line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, svg.INK))
-        parts.append(svg.line(_LEFT, _TOP, _LEFT, _BOTTOM, svg.INK))
-        middle = (_TOP + _BOTTOM) / 2
-        turned = f' class="axis" transform="rotate(-90 12 {middle:.0f})"'
-        parts.append(svg.text((_LEFT + _RIGHT) / 2, _BOTTOM + 32, "degree", anchor="middle", extra=' class="axis"'))
-        parts.append(svg.text(12, middle, "nodes with at least this degree", anchor="middle", extra=turned))
-        return "".join(parts)
+def _round_steps(most: float) -> list[float]:
+    """1, 2, 5, 10, 20 ... up to this number; only powers of ten where there are many."""
+    digits = (1, 2, 5) if most <= 300 else (1,)
+    steps = [float(digit * 10**power) for power in range(math.floor(math.log10(most)) + 1) for digit in digits]
+    return [step for step in steps if step <= most * (1 + 1e-9)]
 
 
-def _round_steps(decades: float) -> list[float]:
-    """1, 2, 5, 10, 20 ... up to this power of ten; only whole powers where there are many."""
-    digits = (1, 2, 5) if decades <= 2.5 else (1,)
-    steps = [float(digit * 10**power) for power in range(math.floor(decades) + 1) for digit in digits]
-    return [step for step in steps if math.log10(step) <= decades + 1e-9]
+# The verdict
+
+
+def graph_verdict(scores: GraphScores, name: str) -> dict[str, str]:
+    """The sentences about one graph by heading: what is good, what is lost, and what it is not for.
+
+    Each figure stands beside that of the real graph, and each loss beside that of a random graph.
+    """
+    computed = {metric: subject for metric, subject in _SUBJECTS.items() if metric in scores[name]}
+    good = [subject for metric, subject in computed.items() if _is_good(scores, name, metric)]
+    lost = {
+        subject: _beside(scores, name, metric) for metric, subject in computed.items() if _is_lost(scores, name, metric)
+    }
+    each = [f"{subject} ({figures})" for subject, figures in lost.items()]
+    avoid = f"Do not use it for analyses of {listing(list(lost))}." if lost else "No limits were found."
+    return {
+        "Good": f"As in the real graph: {listing(good)}." if good else "Nothing is close to the real graph.",
+        "Lost": f"Far from the real graph: {'; '.join(each)}." if each else "Nothing that was measured.",
+        "Not for": f"{avoid} Draw no conclusions about single nodes: which node has which edges is random.",
+    }
+
+
+def _is_good(scores: GraphScores, name: str, metric: str) -> bool:
+    """Whether a metric is close to the real graph's."""
+    value, real = scores[name][metric], scores["real"][metric]
+    if metric.endswith("distance"):
+        return is_close(value, real)
+    return abs(value - real) <= KEPT * abs(real)
+
+
+def _is_lost(scores: GraphScores, name: str, metric: str) -> bool:
+    """Whether a metric is far from the real graph's."""
+    value, real = scores[name][metric], scores["real"][metric]
+    if metric.endswith("distance"):
+        return is_far(value, real)
+    if metric == "components":
+        return abs(value - real) > SPLIT_OFF * sum(scores.degrees["real"].values())
+    return abs(value - real) > LOST * abs(real)
+
+
+def _beside(scores: GraphScores, name: str, metric: str) -> str:
+    value, real, random = (format_figure(scores[graph][metric]) for graph in (name, "real", BASELINE))
+    if metric.endswith("distance"):
+        again = f"; real graph, searched again: {real}" if scores["real"][metric] else ""
+        return f"distance {value}{again}; random graph: {random}"
+    return f"real {real}, here {value}; random graph: {random}"
+
+
+def format_figure(value: float) -> str:
+    """Counts as they are, everything else to three digits."""
+    return f"{value:,.0f}" if value.is_integer() else number(value)

@@ -1,4 +1,7 @@
-"""The report: one HTML page with a warning, a verdict, charts and all scores; the certificate is apart, at its end."""
+"""The report: one HTML page with a warning, a verdict, charts and all scores; the certificate is apart, at its end.
+
+A disclosure report has a page of its own too.
+"""
 
 import base64
 import hashlib
@@ -6,34 +9,27 @@ import importlib.resources
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from understudy import certificate
-from understudy.certificate_page import markdown_to_html
+from understudy.certificate.page import html_head, markdown_to_html
+from understudy.disclosure.disclose import PRIVATE, Disclosure, HasStatement, statement_of
 from understudy.errors import ConfigError
-from understudy.evaluation.scorecard import WARNING, Scorecard, check_document, refuse_release
+from understudy.evaluation.scorecard import WARNING, Scorecard, check_document, write_confidential
 from understudy.evaluation.scores import Json
-from understudy.privacy.ledger import Statement
+from understudy.privacy.accounting.ledger import Statement
+from understudy.privacy.accounting.statement import round_up
 from understudy.report import (
     chart_sections,
     disclosure_section,
-    map_section,
-    rules_section,
     score_sections,
     summary_section,
     verdict,
 )
-from understudy.report.markup import esc, scroll_table
+from understudy.report.markup import esc, scroll_table, warning_list
 from understudy.report.svg import Style, styles
 from understudy.report.text import count_of, finite, listing, model_name, quote, shorten
-from understudy.run.atomic import atomic_write
 
 _COUNTS = {2: "Two", 3: "Three", 4: "Four", 5: "Five", 6: "Six"}
-
-
-class HasStatement(Protocol):
-    @property
-    def statement(self) -> Statement: ...
 
 
 def write_report(
@@ -53,16 +49,17 @@ def write_report(
         force: Replace the file.
         of: The name of the table that was sampled from this release, if several were evaluated.
 
+    Raises:
+        TableError: The file exists or cannot be written.
+        ConfigError: It would be within a release folder, or an argument is not what it should be.
+
     >>> import pathlib, tempfile, pyarrow as pa, understudy as us
     >>> table = pa.table({"member": ["yes", "no"] * 50})
     >>> scores = us.evaluate(table, table, holdout=table, metrics=["tv1"], effort="quick")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_report(pathlib.Path(folder) / "report.html", scores)
     """
-    refuse_release(path)
-    page = render(scores, statement, of=of)
-    with atomic_write(path, force=force) as file:
-        file.write(page.encode())
+    write_confidential(path, render(scores, statement, of=of).encode(), force=force)
 
 
 def render(
@@ -73,7 +70,7 @@ def render(
     methods = styles([table["name"] for table in card["synthetic"]])
     if of is not None and of not in [style.name for style in methods]:
         known = listing([quote(style.name) for style in methods])
-        raise ConfigError(f"No table named {quote(of)} was evaluated, only {known}. Name one of these.")
+        raise ConfigError(f"No table named {quote(of)} was evaluated, only {known}. Name one of these.", setting="of")
     drawn = [
         ("verdict", "Verdict", _verdict(card, methods)),
         ("key", "Key scores", score_sections.key_scores(card, methods)),
@@ -90,10 +87,10 @@ def render(
     ]
     absent = [title for _, title, content in drawn if not content]
     sections = [section for section in drawn if section[2]]
-    if rules := rules_section.section(card, methods):  # without rules it is not absent: there is nothing to show
+    if rules := score_sections.rules(card, methods):  # without rules it is not absent: there is nothing to show
         after = [key for key, *_ in sections].index("findings") + 1
         sections.insert(after, ("rules", "Rules", rules))
-    if maps := map_section.section(card, methods):  # the same without locations
+    if maps := chart_sections.maps(card, methods):  # the same without locations
         sections.insert([key for key, *_ in sections].index("all"), ("maps", "Maps", maps))
     if disclosed := disclosure_section.section(card, methods):
         sections.append(("disclosure", "Disclosure", disclosed))
@@ -102,13 +99,41 @@ def render(
     return document(title, _head(card, methods), sections, certificate_section(statement, methods, of))
 
 
-def document(title: str, head: str, sections: Sequence[tuple[str, str, str]], certified: str) -> str:
-    """A page of this head and these sections (id, heading, HTML), below the warning."""
-    script, style = _asset("report.js"), _asset("report.css").replace("{WARNING}", WARNING)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
+def write_disclosure(path: str | os.PathLike[str], disclosure: Disclosure, *, force: bool = False) -> None:
+    """Write the page, for its owner alone and outside release folders, which may be published."""
+    write_confidential(path, render_disclosure(disclosure).encode(), force=force, mode=PRIVATE)
+
+
+def render_disclosure(disclosure: Disclosure) -> str:
+    """The page as HTML."""
+    report = disclosure.to_json()
+    (style,) = styles([disclosure.synthetic])
+    name = shorten(disclosure.synthetic, 40)
+    about = [disclosure_section.found_text(report)]
+    if epsilon := report["membership"]["ceiling"].get("epsilon"):
+        about.append(f"Compared with a guarantee of epsilon {round_up(epsilon, 3)}.")
+    lead = " ".join(about)
+    head = (
+        f'<header><h1>Disclosure report on {esc(name)}</h1><p class="lead">{esc(lead)}</p>'
+        f'<p class="tables">{esc(report["warning"])}</p></header>'
     )
+    sections = [("disclosure", "Attacks", disclosure_section.render_report(report, style))]
+    return document(f"Disclosure report on {name}", head, sections, "")
+
+
+def document(
+    title: str,
+    head: str,
+    sections: Sequence[tuple[str, str, str]],
+    certified: str,
+    *,
+    warning: str = WARNING,
+    css: str = "",
+) -> str:
+    """A page of this head and these sections (id, heading, HTML), below the warning."""
+    script, style = _asset("report.js"), _asset("report.css").replace("{WARNING}", warning) + css
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"script-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
     contents = "".join(f'<li><a href="#{key}">{heading}</a></li>' for key, heading, _ in sections)
     if certified:
         contents += '<li><a href="#certificate">Privacy certificate</a></li>'
@@ -116,12 +141,7 @@ def document(title: str, head: str, sections: Sequence[tuple[str, str, str]], ce
     nav = f'<nav aria-label="Contents"><ol>{contents}</ol></nav>' if several else ""
     body = "".join(f'<section id="{key}"><h2>{heading}</h2>{content}</section>' for key, heading, content in sections)
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="referrer" content="no-referrer">'
-        f'<link rel="icon" href="data:,"><title>{esc(title)}</title><style>{style}</style></head><body>'
-        f'<p class="banner"><strong>{WARNING}</strong></p>'
+        f'{html_head(esc(title), style, policy)}<body><p class="banner"><strong>{warning}</strong></p>'
         f'<div class="{"page" if several else "page single"}">{nav}<main>{head}{body}'
         f"{certified}</main></div>"
         f'<div id="tip" role="status" hidden></div><script>{script}</script></body></html>\n'
@@ -193,8 +213,7 @@ def _rows_of(table: Json) -> str:
 
 def _verdict(card: Json, methods: Sequence[Style]) -> str:
     """The first screen: warnings, how several tables rank, and the summary of each."""
-    warnings = "".join(f"<li><strong>Warning.</strong> {esc(text)}</li>" for text in card.get("warnings") or ())
-    parts = [f'<ul class="warnings">{warnings}</ul>'] if warnings else []
+    parts = [warning_list(card.get("warnings") or ())]
     if len(methods) > 1 and (ranked := " ".join(verdict.rankings(card, [style.name for style in methods]))):
         parts.append(f'<p class="lead">{esc(ranked)}</p>')
     found = summary_section.summaries(card, methods)
@@ -232,8 +251,7 @@ def _settings(card: Json, absent: Sequence[str]) -> str:
         if each or took != "0.0":  # else it was skipped
             rows.append(f"<tr><td>{esc(model_name(group))}<td>{esc(each)}<td class=n>{took}")
     if rows:
-        titles = "<th scope=col>scores</th><th scope=col>settings</th><th scope=col>seconds</th>"
-        parts.append(scroll_table("Settings", titles, "".join(rows), "plain settings"))
+        parts.append(scroll_table("Settings", ["scores", "settings", "seconds"], rows, "plain settings"))
     skipped = [metric["title"] for metric in card["metrics"] if score_sections.is_skipped(metric)]
     if absent or skipped:
         named = [f"the sections {listing([quote(title) for title in absent])}"] if absent else []
@@ -260,11 +278,8 @@ def _plain(value: object) -> str:
 
 def certificate_section(given: Statement | HasStatement | None, methods: Sequence[Style], of: str | None) -> str:
     """The certificate of the release: it alone may be published, and only if the release is private."""
-    if given is None:
+    if (statement := statement_of(given)) is None:
         return ""
-    statement = given if isinstance(given, Statement) else getattr(given, "statement", None)
-    if not isinstance(statement, Statement):
-        raise ConfigError(f"A certificate needs a release or its statement, found {type(given).__name__}.")
     of = methods[0].name if of is None and len(methods) == 1 else of
     whose = f"It belongs to {quote(of, 60)}" if of is not None else "It belongs to one of the tables above"
     whose += f", made by the method {quote(statement.method, 60)}." if statement.method else "."

@@ -2,14 +2,14 @@
 
 import collections
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from understudy.evaluation.scores import Direction, Json, Status
 from understudy.report import summary, verdict
 from understudy.report.markup import esc, scroll_table
-from understudy.report.parts import real_value
+from understudy.report.parts import detail, real_value
 from understudy.report.svg import Style
-from understudy.report.text import count_of, finite, format_score, minus, number, shorten, tick_label
+from understudy.report.text import count_of, finite, format_score, minus, number, percent, shorten, tick_label
 
 FAMILIES = {
     "Marginals and associations": (
@@ -49,7 +49,7 @@ def key_scores(card: Json, methods: Sequence[Style]) -> str:
     shown = [m for m in card["metrics"] if m.get("key_score") and not m.get("same_as") and _is_computed(m)]
     if not shown:
         return ""
-    rows = "".join(_key_row(metric, methods) for metric in shown)
+    rows = [_key_row(metric, methods) for metric in shown]
     best = " The best of the tables is in bold." if len(methods) > 1 else ""
     return (
         "<p>The scores to read first. The column of real rows shows the score of held-out real rows in place of the "
@@ -62,9 +62,8 @@ def _is_computed(metric: Json) -> bool:
     return any(finite(score["value"]) is not None for score in metric["values"].values())
 
 
-def _score_table(label: str, rows: str, methods: Sequence[Style], kind: str) -> str:
-    head = "".join(f"<th scope=col>{style.heading(20)}</th>" for style in methods)
-    return scroll_table(label, f"<th scope=col>score</th><th scope=col>real rows</th>{head}", rows, kind)
+def _score_table(label: str, rows: Iterable[str], methods: Sequence[Style], kind: str, first: str = "score") -> str:
+    return scroll_table(label, [first, "real rows", *(style.heading(20) for style in methods)], rows, kind)
 
 
 def _key_row(metric: Json, methods: Sequence[Style]) -> str:
@@ -211,7 +210,7 @@ def table(card: Json, methods: Sequence[Style]) -> str:
     return (
         "<p>Every score with its meaning, its direction and range, the score of real rows, and its standard error "
         "(±) where one was estimated. The head of each part states what the score of real rows is; exceptions are "
-        f"noted.</p>{_score_table('All scores', ''.join(rows), methods, 'all')}{_rough_note(card, card['metrics'])}"
+        f"noted.</p>{_score_table('All scores', rows, methods, 'all')}{_rough_note(card, card['metrics'])}"
     )
 
 
@@ -262,5 +261,55 @@ def _cell(metric: Json, score: Json, mark: str = "") -> str:
 def _end(metric: Json, value: float) -> str:
     """The end of a scale: 1 rather than 1.00."""
     if metric.get("fraction"):
-        return minus(f"{100 * value:.3g}\N{NO-BREAK SPACE}%")
+        return minus(f"{100 * value:.3g}%")
     return tick_label(value) if float(f"{value:.3g}") == value else number(value)
+
+
+# Rules
+
+
+def rules(card: Json, methods: Sequence[Style]) -> str:
+    """A table with a row for each rule; empty if no table was checked for one."""
+    checked = {style.name: summary.checked_rules(card, style.name) for style in methods}
+    first = checked[methods[0].name]
+    if not first:
+        return ""
+    rows = []
+    for same in zip(*(checked[style.name] for style in methods), strict=True):
+        source = "" if same[0].is_declared else "<small>given with --constraint</small>"
+        cells = _rule_cells(same, [rule.is_broken for rule in same], methods)
+        rows.append(f"<tr><th scope=row><code>{esc(same[0].text)}</code>{source}</th>{cells}</tr>")
+    if len(first) > 1:
+        anywhere = [detail(card, "constraints", style.name).get("any") or {} for style in methods]
+        found = [
+            summary.read_rule({**each, "why": "" if finite(each.get("real")) is not None else "–"}) for each in anywhere
+        ]
+        cells = _rule_cells(found, [False] * len(found), methods)
+        rows.append(f'<tr class="total"><th scope=row><span>Any of these rules</span></th>{cells}</tr>')
+    lead = (
+        "<p>The fraction and the number of rows that break each rule, among all rows of each table. A missing value "
+        "that leaves a rule unknown does not break it. A rule of the schema should hold in every synthetic row, even "
+        "if some real rows break it; a condition given with --constraint counts as broken if clearly more synthetic "
+        "than real rows break it.</p>"
+    )
+    return lead + _score_table("Rules", rows, methods, "all rules", "rule")
+
+
+def _rule_cells(found: Sequence[summary.CheckedRule], broken: Sequence[bool], methods: Sequence[Style]) -> str:
+    """Real rows, then each synthetic table."""
+    cells = [_rule_cell("real rows", found[0].real_broken, found[0].real, why="–" if found[0].why else "")]
+    for rule, is_broken, style in zip(found, broken, methods, strict=True):
+        cells.append(_rule_cell(style.name, rule.synthetic_broken, rule.synthetic, broken=is_broken, why=rule.why))
+    return "".join(cells)
+
+
+def _rule_cell(name: str, count: int, fraction: float, *, broken: bool = False, why: str = "") -> str:
+    """Number and fraction of the rows of one table; a bar shows the fraction."""
+    start = f'<td class="n{" broken" if broken else ""}" data-name="{esc(shorten(name, 40))}">'
+    if why:
+        return f'{start}<span class="why">{esc(why if why == "–" else f"not checked: {why}")}</span></td>'
+    if not count:
+        return f'{start}<span class="none">none</span></td>'
+    state = "broken in " if broken else ""
+    bar = f'<span class="track"><i class="bar" style="left:0;width:{max(100 * fraction, 0.5):.2f}%"></i></span>'
+    return f"{start}<b>{percent(fraction)}</b><small>{state}{count_of(count, 'row')}</small>{bar}</td>"

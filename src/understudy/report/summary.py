@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from understudy.evaluation.associations import KEPT, LOST, NOTICEABLE
-from understudy.evaluation.checks import is_copied
 from understudy.evaluation.scores import Json
+from understudy.evaluation.validity import is_copied
 from understudy.report.densities import Density, densities, outside_regions
 from understudy.report.parts import detail, find, is_close, is_far, method_value, real_value
 from understudy.report.text import count_of, finite, listing, minus, percent, quote
@@ -76,7 +76,7 @@ class CheckedRule:
     real_broken: int = 0
     synthetic_broken: int = 0
     is_declared: bool = False
-    """Whether it is a rule of the schema, which every synthetic row should keep."""
+    """Whether it is a rule of the schema, which every synthetic row should satisfy."""
     why: str = ""
     """Why it was not checked; empty: it was."""
 
@@ -185,18 +185,20 @@ def _value_pairs(scores: Json, method: str) -> list[ValuePair]:
 
 def checked_rules(scores: Json, method: str) -> list[CheckedRule]:
     """The rules of the schema and further conditions, with the rows that break them."""
-    return [
-        CheckedRule(
-            text=str(each["rule"]),
-            real=finite(each.get("real")) or 0.0,
-            synthetic=finite(each.get("synthetic")) or 0.0,
-            real_broken=int(finite(each.get("real_broken")) or 0),
-            synthetic_broken=int(finite(each.get("synthetic_broken")) or 0),
-            is_declared=each.get("source") == "schema",
-            why=str(each.get("why") or ""),
-        )
-        for each in detail(scores, "constraints", method).get("rules") or ()
-    ]
+    return [read_rule(each) for each in detail(scores, "constraints", method).get("rules") or ()]
+
+
+def read_rule(found: Json) -> CheckedRule:
+    """What the details of a scorecard say about one rule, or about all rules together, which have no text."""
+    return CheckedRule(
+        text=str(found.get("rule") or ""),
+        real=finite(found.get("real")) or 0.0,
+        synthetic=finite(found.get("synthetic")) or 0.0,
+        real_broken=int(finite(found.get("real_broken")) or 0),
+        synthetic_broken=int(finite(found.get("synthetic_broken")) or 0),
+        is_declared=found.get("source") == "schema",
+        why=str(found.get("why") or ""),
+    )
 
 
 def _fraction_unlearnt(scores: Json, method: str) -> float | None:
@@ -222,12 +224,10 @@ def _good(
 ) -> str:
     parts = []
     if close:
-        whole = "all" if len(close) == len(distances) else f"{len(close)} of"
-        which = "the column" if len(distances) == 1 else f"{whole} {len(distances):,} columns"
+        which = "the column" if len(distances) == 1 else _of_all(len(close), len(distances), "columns")
         parts.append(f"{which} closely {'matches' if len(close) == 1 else 'match'} the real histogram")
     if kept:
-        whole = "all" if len(kept) == len(pairs) else f"{len(kept)} of"
-        which = "the only dependence" if len(pairs) == 1 else f"{whole} {len(pairs):,} dependences"
+        which = "the only dependence" if len(pairs) == 1 else _of_all(len(kept), len(pairs), "dependences")
         parts.append(f"{which} between columns {'is' if len(kept) == 1 else 'are'} kept")
     parts += [each.good for each in located if each.good]
     target, lost = learning
@@ -248,16 +248,16 @@ def _lost(
     if lost:
         each = [
             f"{pair.names} ({pair.kind} {minus(f'{pair.real:.2f}')}, here {minus(f'{pair.synthetic:.2f}')})"
-            for pair in lost[:NAMED]
+            for pair in lost
         ]
         what = "the dependence of" if len(lost) == 1 else "the dependences of"
         example = f" (for example, {values[0].sentence})" if values else ""
-        parts.append(f"{what} {_some(each, len(lost), 'pair')}{example}")
+        parts.append(f"{what} {_some(each, 'pair')}{example}")
     elif values:
         parts.append(f"a dependence between single values: {values[0].sentence}")
     if far:
-        each = [f"{quote(name)} ({percent(distances[name][0])} of the rows differ)" for name in far[:NAMED]]
-        parts.append(f"the {'histogram' if len(far) == 1 else 'histograms'} of {_some(each, len(far), 'column')}")
+        each = [f"{quote(name)} ({percent(distances[name][0])} of the rows differ)" for name in far]
+        parts.append(f"the {'histogram' if len(far) == 1 else 'histograms'} of {_some(each, 'column')}")
     parts += [each.lost for each in located if each.lost]
     target, unlearnt = learning
     if unlearnt is not None and unlearnt > UNLEARNT:
@@ -280,9 +280,9 @@ def _rules(scores: Json, method: str, rules: Sequence[CheckedRule], broken: Sequ
     worst = sorted(broken, key=lambda rule: rule.real - rule.synthetic)
     each = [
         f"{quote(rule.text, 60)} in {percent(rule.synthetic)} of the rows (real: {percent(rule.real)})"
-        for rule in worst[:NAMED]
+        for rule in worst
     ]
-    return f"Broken: {_some(each, len(broken), 'rule')}.{rest}{cells}"
+    return f"Broken: {_some(each, 'rule')}.{rest}{cells}"
 
 
 _FAULTS = {
@@ -305,7 +305,7 @@ def _invalid_cells(scores: Json, method: str) -> str:
         if (fraction := finite(causes.get(cause)))
     }
     worst = sorted(found, key=lambda text: -found[text])
-    why = f" ({_some(worst[:NAMED], len(worst), 'cause')})" if worst else ""
+    why = f" ({_some(worst, 'cause')})" if worst else ""
     return f" {percent(invalid)} of all cells are invalid{why}."
 
 
@@ -344,18 +344,17 @@ def _avoid(
 ) -> str:
     parts = []
     if lost:
-        parts.append(f"analyses of {_some([pair.names for pair in lost[:NAMED]], len(lost), 'pair')}")
+        parts.append(f"analyses of {_some([pair.names for pair in lost], 'pair')}")
     elif values:
         pair = values[0]
         parts.append(f"analyses of {quote(pair.columns[0])} with {quote(pair.columns[1])}")
     if far:
-        parts.append(f"totals or averages of {_some([quote(name) for name in far[:NAMED]], len(far), 'column')}")
+        parts.append(f"totals or averages of {_some([quote(name) for name in far], 'column')}")
     parts += [f"maps of {quote(each.name)} as fine as {each.far_up_to:g} km" for each in located if each.far_up_to]
     if target is not None:
         parts.append(f"models of {quote(target)}")
     if broken:
-        parts.append("anything that relies on the broken rules" if len(broken) > 1 else "anything that relies on the "
-                     "broken rule")  # fmt: skip
+        parts.append(f"anything that relies on the broken {'rules' if len(broken) > 1 else 'rule'}")
     if parts:
         return f"{do_not_share} Do not use it for {'; or for '.join(parts)}.".lstrip()
     return do_not_share or (
@@ -363,10 +362,14 @@ def _avoid(
     )
 
 
-def _some(named: Sequence[str], total: int, what: str) -> str:
-    """What is named, and how many more there are."""
-    more = total - len(named)
-    return listing([*named, *([f"{more} more {what if more == 1 else what + 's'}"] if more else [])])
+def _some(each: Sequence[str], what: str) -> str:
+    """The first of these, and how many more there are."""
+    more = [count_of(len(each) - NAMED, f"more {what}")] if len(each) > NAMED else []
+    return listing([*each[:NAMED], *more])
+
+
+def _of_all(count: int, total: int, what: str) -> str:
+    return f"{'all' if count == total else f'{count} of'} {total:,} {what}"
 
 
 def _capital(text: str) -> str:

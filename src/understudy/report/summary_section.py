@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from understudy.evaluation.scores import Json
 from understudy.report import svg
-from understudy.report.markup import esc
+from understudy.report.markup import findings
 from understudy.report.summary import Pair, Summary, summarise
 from understudy.report.svg import Style
 from understudy.report.text import number, percent, shorten
 
-MOST_PAIRS, MOST_RULES = 5, 5
+MAX_PAIRS, MAX_RULES = 5, 5
 """How many lost dependences and rules are drawn; the sections below have all."""
 KEPT_COLOUR, HALF_COLOUR, LOST_COLOUR = "#009e73", "#e69f00", "#d55e00"
 """Of Okabe and Ito's palette: close or kept, in between, far or lost."""
@@ -24,12 +24,7 @@ def summaries(card: Json, methods: Sequence[Style]) -> str:
 def _block(style: Style, summary: Summary, *, named: bool) -> str:
     heading = f"<h3>{style.heading(60)}</h3>" if named else ""
     plots = {"Good": _counts(summary), "Lost": _lost(summary, style), "Rules": _rules(summary, style)}
-    cards = [
-        f'<div class="finding {heading.lower().replace(" ", "-")}"><h4>{heading}</h4><p>{esc(sentence)}</p>'
-        f"{plots.get(heading, '')}</div>"
-        for heading, sentence in summary.sentences.items()
-    ]
-    return f'<div class="summary">{heading}<div class="findings">{"".join(cards)}</div></div>'
+    return findings(heading, summary.sentences, plots)
 
 
 def _counts(summary: Summary) -> str:
@@ -45,8 +40,8 @@ def _counts(summary: Summary) -> str:
             part = width * count / sum(counts)
             rows.append([name, state, f"{count:,}"])
             if count:
-                body.append(f'<rect class="m" x="{x:.1f}" y="{y:.1f}" width="{max(part - 1, 1):.1f}" height="16" '
-                            f'fill="{colour}" data-r="{len(rows) - 1}"/>')  # fmt: skip
+                which = f'class="m" fill="{colour}" data-r="{len(rows) - 1}"'
+                body.append(svg.rect(x, y, max(part - 1, 1), 16, which))
                 if part > 8 * len(f"{count:,}") + 4:
                     body.append(svg.text(x + part / 2, y + 12, f"{count:,}", anchor="middle", extra=' class="in"'))
             x += part
@@ -61,15 +56,18 @@ def _counts(summary: Summary) -> str:
 
 def _lost(summary: Summary, style: Style) -> str:
     """The strongest dependences that were lost: real (grey) beside synthetic; then single values."""
-    marks = [(f"{_short(pair)}", abs(pair.real), _strength(pair)) for pair in summary.lost_pairs[:MOST_PAIRS]]
+    marks = [
+        (" × ".join(shorten(name, 16) for name in pair.columns), abs(pair.real), _strength(pair))
+        for pair in summary.lost_pairs[:MAX_PAIRS]
+    ]
     rows = [
         [f"{pair.columns[0]} × {pair.columns[1]}", pair.kind, number(pair.real), number(pair.synthetic)]
-        for pair in summary.lost_pairs[:MOST_PAIRS]
+        for pair in summary.lost_pairs[:MAX_PAIRS]
     ]
     if not marks:
         return ""
     note = "Strength of the association from 0 to 1, corrected for chance: real rows in grey, this table in colour."
-    drawing = _dumbbells(marks, style, "Associations in real and in synthetic rows.")
+    drawing = svg.dumbbells(marks, style, "Associations in real and in synthetic rows.")
     return svg.figure([drawing], ["columns", "measure", "real", style.name], rows, note=note)
 
 
@@ -78,43 +76,15 @@ def _strength(pair: Pair) -> float:
     return max(0.0, pair.fraction) * abs(pair.real)
 
 
-def _short(pair: Pair) -> str:
-    return f"{shorten(pair.columns[0], 16)} × {shorten(pair.columns[1], 16)}"
-
-
 def _rules(summary: Summary, style: Style) -> str:
     """The fraction of rows that break each rule, in real and in synthetic rows."""
     shown = [rule for rule in summary.rules_found if rule.synthetic or rule.real]
-    worst = sorted(shown, key=lambda rule: rule.real - rule.synthetic)[:MOST_RULES]
+    worst = sorted(shown, key=lambda rule: rule.real - rule.synthetic)[:MAX_RULES]
     if not worst:
         return ""
     marks = [(rule.text, rule.real, rule.synthetic) for rule in worst]
     rows = [[rule.text, percent(rule.real), percent(rule.synthetic)] for rule in worst]
-    drawing = _dumbbells(marks, style, "Fractions of rows that break each rule.", as_percent=True)
+    high = min(1.0, 1.05 * max(max(rule.real, rule.synthetic) for rule in worst))
+    drawing = svg.dumbbells(marks, style, "Fractions of rows that break each rule.", high=high, as_percent=True)
     note = "Fraction of the rows that break the rule: real rows in grey, this table in colour."
     return svg.figure([drawing], ["rule", "real", style.name], rows, note=note)
-
-
-def _dumbbells(marks: Sequence[tuple[str, float, float]], style: Style, what: str, *, as_percent: bool = False) -> str:
-    """A line for each label from the real value (grey) to the synthetic one; the label stands above its line."""
-    pitch, left, right, top = 30.0, 8.0, svg.WIDTH - 12.0, 14.0
-    high = max([value for _, *values in marks for value in values] + [1e-3])
-    high = min(1.0, 1.05 * high) if as_percent else 1.0
-    bottom = top + pitch * len(marks)
-
-    def across(value: float) -> float:
-        return left + (right - left) * min(value, high) / high
-
-    body = []
-    for tick in svg.ticks(0, high, 4):
-        body.append(svg.line(across(tick), top, across(tick), bottom, "#e6e6e1"))
-        label = f"{100 * tick:.3g} %" if as_percent else f"{tick:.3g}"
-        body.append(svg.centre_text(across(tick), top - 4, label))
-    for row, (label, real, synthetic) in enumerate(marks):
-        y = top + pitch * (row + 0.75)
-        body.append(svg.text(left, y - 9, label, room=right - left, extra=' class="axis"'))
-        body.append(svg.line(across(real), y, across(synthetic), y, svg.GREY_LINE, ' stroke-width="1.5"'))
-        body.append(f'<circle cx="{across(real):.1f}" cy="{y:.1f}" r="4.8" {svg.REAL_DOT}/>')
-        body.append(style.mark(across(synthetic), y, 4.2))
-        body.append(svg.hit(0, y - 0.75 * pitch, svg.WIDTH, pitch, row))
-    return svg.panel("".join(body), what, height=bottom + 4)

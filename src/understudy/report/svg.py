@@ -8,10 +8,10 @@ import dataclasses
 import datetime
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from understudy.evaluation.plot import COLOURS
-from understudy.report.markup import esc, name_tag
+from understudy.report.markup import esc, name_tag, scroll_table
 from understudy.report.text import tick_label
 
 DASHES = ("", "5 2", "2 2", "7 2 2 2", "9 3", "1 3")
@@ -23,6 +23,10 @@ REAL_LINE = f'fill="none" stroke="{INK}" stroke-width="2.4" stroke-opacity="0.55
 
 WIDTH = 340
 """Of every panel, in CSS pixels of a phone; panels never grow, so that all labels have the same size."""
+
+
+FONT = 11.0
+"""The size of labels, in CSS pixels."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,10 +51,7 @@ class Style:
     @property
     def key(self) -> str:
         """Its line and marker, for legends and headings."""
-        return (
-            f'<svg class="key" viewBox="0 0 30 12" aria-hidden="true"><path d="M1 6H29" {self.line}/>'
-            f"{self.mark(15, 6, 4.2)}</svg>"
-        )
+        return key(f'<path d="M1 6H29" {self.line}/>{self.mark(15, 6, 4.2)}')
 
     def heading(self, most: int = 28) -> str:
         """Its key and its name."""
@@ -91,10 +92,18 @@ def legend(methods: Sequence[Style], real: str = "bar") -> str:
         "line": f'<path d="M1 6H29" {REAL_LINE}/>',
         "dot": f'<circle cx="15" cy="6" r="4.6" {REAL_DOT}/>',
     }[real]
-    grey = f'<svg class="key" viewBox="0 0 30 12" aria-hidden="true">{drawn}</svg>'
     label = "real rows" if real == "bar" else "trained on real rows"
-    items = [f"<li>{grey}{label}</li>", *(f"<li>{style.heading()}</li>" for style in methods)]
-    return f'<ul class="legend">{"".join(items)}</ul>'
+    return list_keys([f"{key(drawn)}{label}", *(style.heading() for style in methods)])
+
+
+def key(drawn: str) -> str:
+    """A small drawing beside a name."""
+    return f'<svg class="key" viewBox="0 0 30 12" aria-hidden="true">{drawn}</svg>'
+
+
+def list_keys(items: Iterable[str]) -> str:
+    """Keys with their names, as HTML."""
+    return f'<ul class="legend">{"".join(f"<li>{item}</li>" for item in items)}</ul>'
 
 
 def figure(
@@ -107,15 +116,13 @@ def figure(
     kind: str = "",
 ) -> str:
     """Panels over the table of their data, which is folded away. `title` and `note` are HTML, the table is text."""
-    cells = "".join(f"<th scope=col>{esc(cell)}</th>" for cell in head)
-    body = "".join(f"<tr>{''.join(f'<td>{esc(cell)}' for cell in row)}" for row in rows)
+    body = [f"<tr>{''.join(f'<td>{esc(cell)}' for cell in row)}" for row in rows]
+    data = scroll_table("Data of the chart", list(map(esc, head)), body, "")
     caption = f"<figcaption>{title}</figcaption>" if title else ""
     remark = f'<p class="note">{note}</p>' if note else ""
     return (
         f'<figure class="chart {kind}">{caption}<div class="panels">{"".join(panels)}</div>{remark}'
-        '<details class="data"><summary>Show data</summary><div class="scroll" tabindex="0" role="region" '
-        f'aria-label="Data of the chart"><table><thead><tr>{cells}</thead><tbody>{body}</tbody></table></div></details>'
-        "</figure>"
+        f'<details class="data"><summary>Show data</summary>{data}</details></figure>'
     )
 
 
@@ -130,7 +137,14 @@ def panel(body: str, label: str, *, width: float = WIDTH, height: float, heading
 
 
 def text(
-    x: float, y: float, label: str, *, anchor: str = "start", room: float = 1e9, size: float = 11.0, extra: str = ""
+    x: float,
+    y: float,
+    label: str,
+    *,
+    anchor: str = "start",
+    room: float = 1e9,
+    size: float = FONT,
+    extra: str = "",
 ) -> str:
     """A label, cut to the room it has; the whole of it is shown on hover."""
     plain = " ".join(label.split())
@@ -146,9 +160,9 @@ def centre_text(x: float, y: float, label: str, *, right: float = WIDTH) -> str:
     return text(max(min(x, right - half), half), y, label, anchor="middle")
 
 
-def breadth(label: str, size: float = 11.0) -> float:
+def breadth(label: str) -> float:
     """The approximate width of a text, in the widest of the common fonts."""
-    return size * sum(map(_em, label))
+    return FONT * sum(map(_em, label))
 
 
 def _em(sign: str) -> float:
@@ -177,13 +191,13 @@ def line(x1: float, y1: float, x2: float, y2: float, colour: str = RULE, extra: 
     return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour}" fill="none"{extra}/>'
 
 
-def hit(x: float, y: float, width: float, height: float, row: int, column: int | None = None) -> str:
+def rect(x: float, y: float, width: float, height: float, attributes: str) -> str:
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" {attributes}/>'
+
+
+def hit(x: float, y: float, width: float, height: float, row: int) -> str:
     """An invisible area that stands for one row of the table."""
-    which = "" if column is None else f' data-c="{column}"'
-    return (
-        f'<rect class="m hit" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.1):.1f}" height="{height:.1f}" '
-        f'data-r="{row}"{which}/>'
-    )
+    return rect(x, y, max(width, 0.1), height, f'class="m hit" data-r="{row}"')
 
 
 def ticks(low: float, high: float, most: int = 4) -> list[float]:
@@ -205,19 +219,22 @@ def day(days: float) -> str:
         return tick_label(days)
 
 
-DATES = {"date": day, "datetime": lambda moment: day(moment // 86_400e6)}
+DATES: dict[str, Callable[[float], str]] = {"date": day, "datetime": lambda moment: day(moment // 86_400e6)}
 """Labels of columns whose numbers are days, or microseconds, since 1970."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-    """A square plot area with its two scales."""
+    """A square plot area with its two scales, which have one range unless another one is given for values upwards."""
 
     low: float
     high: float
-    left: float = 48.0
+    up: tuple[float, float] | None = None
+    is_logarithmic: bool = False
+    """Both scales; values below the range are at the edge."""
+    left: float = 52.0
     top: float = 8.0
-    side: float = WIDTH - 58.0
+    side: float = WIDTH - 66.0
 
     @property
     def bottom(self) -> float:
@@ -228,18 +245,39 @@ class Frame:
         return self.bottom + 36
 
     def x(self, value: float) -> float:
-        return self.left + self.side * (value - self.low) / (self.high - self.low)
+        return self.left + self.side * self._part(value, self.low, self.high)
 
     def y(self, value: float) -> float:
-        return self.bottom - self.side * (value - self.low) / (self.high - self.low)
+        return self.bottom - self.side * self._part(value, *(self.up or (self.low, self.high)))
 
-    def axes(self, across: str, up: str, *, diagonal: bool = True) -> str:
+    def _part(self, value: float, low: float, high: float) -> float:
+        if self.is_logarithmic:
+            value, low, high = (math.log10(max(each, low)) for each in (value, low, high))
+        return (value - low) / (high - low)
+
+    def path(self, points: Iterable[tuple[float, float]], attributes: str) -> str:
+        """A line through points; nothing if there are none."""
+        steps = "L".join(f"{self.x(x):.1f} {self.y(y):.1f}" for x, y in points)
+        return f'<path d="M{steps}" {attributes}/>' if steps else ""
+
+    def axes(
+        self,
+        across: str,
+        up: str,
+        *,
+        diagonal: bool = True,
+        marks: Mapping[float, str] | None = None,
+        up_marks: Mapping[float, str] | None = None,
+    ) -> str:
+        """Rules with labels, by default at round values, and what the scales show."""
+        marks = {tick: tick_label(tick) for tick in ticks(self.low, self.high)} if marks is None else marks
         parts = []
-        for tick in ticks(self.low, self.high):
+        for tick, label in (marks if up_marks is None else up_marks).items():
             parts.append(line(self.left, self.y(tick), self.left + self.side, self.y(tick), "#e6e6e1"))
+            parts.append(text(self.left - 5, self.y(tick) + 3.5, label, anchor="end"))
+        for tick, label in marks.items():
             parts.append(line(self.x(tick), self.top, self.x(tick), self.bottom, "#e6e6e1"))
-            parts.append(text(self.left - 5, self.y(tick) + 3.5, tick_label(tick), anchor="end"))
-            parts.append(centre_text(self.x(tick), self.bottom + 14, tick_label(tick)))
+            parts.append(centre_text(self.x(tick), self.bottom + 14, label))
         if diagonal:
             ends = self.x(self.low), self.y(self.low), self.x(self.high), self.y(self.high)
             parts.append(line(*ends, GREY_LINE, ' stroke-dasharray="3 3"'))
@@ -258,3 +296,42 @@ def frame_around(values: Sequence[float], low: float | None = None, high: float 
     top = max(values) if high is None else max(high, *values)
     room = 0.04 * (top - bottom) or 0.5
     return Frame(bottom if bottom == low else bottom - room, top if top == high else top + room)
+
+
+Interval = tuple[float, float]
+
+
+def dumbbells(
+    marks: Sequence[tuple[str, float, float]],
+    style: Style,
+    what: str,
+    *,
+    high: float = 1.0,
+    as_percent: bool = False,
+    intervals: Sequence[tuple[Interval, Interval]] = (),
+) -> str:
+    """A line for each label from the real value (grey) to the synthetic one, or their intervals; labels stand above."""
+    pitch, left, right, top = 30.0, 8.0, WIDTH - 12.0, 14.0
+    bottom = top + pitch * len(marks)
+
+    def across(value: float) -> float:
+        return left + (right - left) * min(value, high) / high
+
+    body = []
+    for tick in ticks(0, high, 4):
+        body.append(line(across(tick), top, across(tick), bottom, "#e6e6e1"))
+        label = f"{100 * tick:.3g}%" if as_percent else f"{tick:.3g}"
+        body.append(centre_text(across(tick), top - 4, label))
+    for row, (label, real, synthetic) in enumerate(marks):
+        y = top + pitch * (row + 0.75)
+        body.append(text(left, y - 9, label, room=right - left, extra=' class="axis"'))
+        if intervals:
+            ours, theirs = intervals[row]
+            body.append(line(across(ours[0]), y + 2, across(ours[1]), y + 2, GREY_LINE))
+            body.append(line(across(theirs[0]), y - 2, across(theirs[1]), y - 2, style.colour))
+        else:
+            body.append(line(across(real), y, across(synthetic), y, GREY_LINE, ' stroke-width="1.5"'))
+        body.append(f'<circle cx="{across(real):.1f}" cy="{y:.1f}" r="4.8" {REAL_DOT}/>')
+        body.append(style.mark(across(synthetic), y, 4.2))
+        body.append(hit(0, y - 0.75 * pitch, WIDTH, pitch, row))
+    return panel("".join(body), what, height=bottom + 4)

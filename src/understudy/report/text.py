@@ -4,6 +4,9 @@ import math
 from collections.abc import Sequence
 
 from understudy.evaluation.scores import Json
+from understudy.notes import count_of as count_of
+from understudy.notes import percent as percent
+from understudy.notes import shorten as shorten
 
 
 def number(value: object) -> str:
@@ -35,21 +38,8 @@ def minus(text: str) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def percent(fraction: float) -> str:
-    """A fraction in percent; only 0 reads as 0 % and only 1 as 100 %."""
-    if 0 < fraction < 1e-4:
-        return "<\N{NO-BREAK SPACE}0.01\N{NO-BREAK SPACE}%"
-    if 0.9995 <= fraction < 1:
-        return ">\N{NO-BREAK SPACE}99.9\N{NO-BREAK SPACE}%"
-    return f"{100 * fraction:.{0 if fraction in (0, 1) else _decimals(100 * abs(fraction))}f}\N{NO-BREAK SPACE}%"
-
-
 def broken_rows(count: int, fraction: float) -> str:
-    """How many rows break a rule.
-
-    >>> broken_rows(0, 0.0), broken_rows(1200, 0.012).replace("\\N{NO-BREAK SPACE}", " ")
-    ('none', '1,200 (1.20 %)')
-    """
+    """How many rows break a rule."""
     return f"{count:,} ({percent(fraction)})" if count else "none"
 
 
@@ -71,10 +61,6 @@ def finite(value: object) -> float | None:
     return None
 
 
-def count_of(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
 def listing(parts: Sequence[str]) -> str:
     return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
@@ -82,11 +68,6 @@ def listing(parts: Sequence[str]) -> str:
 def quote(name: object, most: int = 40) -> str:
     """A name inside a sentence, shortened if it is very long."""
     return f"“{shorten(str(name), most)}”"
-
-
-def shorten(text: str, most: int) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= most else plain[: most - 1].rstrip() + "…"
 
 
 _NAMES = {

@@ -1,1 +1,1 @@
-"""Resumable runs: atomic writes and checkpoints."""
+"""Private runs, from plan to settlement: sources of rows, checkpoints, records of failures, atomic writes."""

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from understudy.errors import TableError, UnderstudyError
 
@@ -16,6 +16,15 @@ from understudy.errors import TableError, UnderstudyError
 def json_bytes(content: object) -> bytes:
     """Readable JSON, always the same for the same content."""
     return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty if there is none, or not a whole one."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def require_free(path: Path, *, force: bool) -> None:
@@ -33,22 +42,23 @@ def require_free(path: Path, *, force: bool) -> None:
         )
 
 
-@contextlib.contextmanager
-def atomic_write(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[BinaryIO]:
-    """A file to write to; it becomes `path` when the block succeeds, and is deleted if it raises.
-
-    >>> with tempfile.TemporaryDirectory() as folder, atomic_write(Path(folder, "a.txt")) as file:
-    ...     _ = file.write(b"whole")
-    """
-    with atomic_path(path, force=force) as part, part.open("wb") as file:
-        yield file
+def write_file(path: str | os.PathLike[str], content: bytes, *, force: bool = False, mode: int | None = None) -> None:
+    """Writes a file. `mode`: who may read it."""
+    with atomic_path(path, force=force) as part:
+        part.touch()
+        if mode is not None:
+            part.chmod(mode)
+        part.write_bytes(content)
 
 
 @contextlib.contextmanager
 def atomic_path(
     path: str | os.PathLike[str], *, force: bool = False, errors: tuple[type[Exception], ...] = ()
 ) -> Iterator[Path]:
-    """The same with the name of the file, for libraries that open it themselves; `errors` are theirs."""
+    """A file to write to; it becomes `path` when the block succeeds, and is deleted if it raises.
+
+    `errors` are those of a library that writes it.
+    """
     path = Path(os.path.realpath(path))  # a link stays a link: what it points to is replaced
     if path.is_dir():
         raise TableError(f"{path} is a folder, expected a file name.")

@@ -35,14 +35,14 @@ from understudy.run.atomic import explain_failure, require_free, sync
 try:
     import fcntl
 except ImportError:  # no such locks on this system
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # no module, so no lock
 
 FORMAT = "understudy-checkpoint"
 FORMAT_VERSION = 2
 SECRET_BYTES = 32
 RUN, RELEASED, SPENT, RESULT = "run.json", "released.txt", "spent.txt", "release.json"
 BOOK = "book.json"
-RESULTS = (r"model\.safetensors", r"certificate\.json", r"CERTIFICATE\.md", r"certificate\.html", r"release\.json")
+RESULTS = (r"model\.safetensors", r"certificate\.json", r"release\.json")
 OWN = re.compile(
     rf"(run\.json|released\.txt|spent\.txt|book\.json|{'|'.join(RESULTS)}|training-\d+(-kept-\d+)?\.safetensors)(\.part)?"
 )
@@ -67,25 +67,33 @@ def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
     """Raises early, before anything is read, what `Checkpoint.open` would raise about the folder."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
-        raise CheckpointError(f"{folder} is a file, expected a checkpoint folder. Move it.")
+        raise CheckpointError(f"{folder} is a file, expected a checkpoint folder. Move it.", reason="exists")
     if (folder.absolute().parent / RESULT).exists():
-        raise CheckpointError(f"{folder} is inside a release, which is meant to be shared. Name a folder beside it.")
+        raise CheckpointError(
+            f"{folder} is inside a release, which is meant to be shared. Name a folder beside it.", reason="name"
+        )
     if not folder.exists():
         require_free(folder, force=False)
     elif any(not OWN.fullmatch(name) for name in os.listdir(folder)):
-        raise CheckpointError(f"{folder} contains files that are not part of a checkpoint, so it is not used. Move it.")
+        raise CheckpointError(
+            f"{folder} contains files that are not part of a checkpoint, so it is not used. Move it.", reason="exists"
+        )
     unfinished = is_unfinished(folder)
     if unfinished and not resume and (folder / SPENT).exists():
         raise CheckpointError(
             f"{folder} holds a run that failed and has spent its budget. --resume (resume=True) repeats it with the "
-            "same noise. To start a new run, delete that folder. A new run spends a budget of its own."
+            "same noise. To start a new run, delete that folder. A new run spends a budget of its own.",
+            reason="spent",
         )
     if resume and not unfinished:
-        raise CheckpointError(f"There is nothing to resume: {folder} holds no unfinished run. Run without --resume.")
+        raise CheckpointError(
+            f"There is nothing to resume: {folder} holds no unfinished run. Run without --resume.", reason="missing"
+        )
     if unfinished and not resume:
         raise CheckpointError(
             f"{folder} holds an unfinished run. Continue it with --resume (resume=True), or delete that folder to "
-            "start a new run. If anyone has seen the folder or rows of its release, count its budget as spent."
+            "start a new run. If anyone has seen the folder or rows of its release, count its budget as spent.",
+            reason="exists",
         )
     if unfinished:
         _require_own(folder)
@@ -98,7 +106,8 @@ def _require_own(folder: Path) -> None:
     if foreign or (os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077):
         raise CheckpointError(
             f"Other users can read or write {folder}, so the noise of its run is not secret. Delete it and start a "
-            "new run; or, if no one else has had access, 'chmod 700' it and resume."
+            "new run; or, if no one else has had access, 'chmod 700' it and resume.",
+            reason="open",
         )
 
 
@@ -122,7 +131,7 @@ class Checkpoint:
     ) -> "Checkpoint":
         """A new checkpoint for this run, or with `resume` the one that it left, if it is the same run.
 
-        `tables` are compared by keyed hashes, `facts` (everything else that the result follows from) as texts.
+        `tables` are compared by keyed hashes, `facts` (everything else that the result follows from) as strings.
         """
         folder = Path(os.path.realpath(folder))
         _seconds()
@@ -194,11 +203,8 @@ class Checkpoint:
     @property
     def spent_record(self) -> Path | None:
         """The folder that records what this run spent, if it has failed before; else None."""
-        try:
-            record = Path((self.folder / SPENT).read_text())
-        except OSError:
-            return None
-        return record if record.is_dir() else None
+        noted = _noted(self.folder / SPENT)
+        return Path(noted.decode()) if noted and Path(noted.decode()).is_dir() else None
 
     def note_spent(self, record: Path) -> None:
         """Records that the run failed after its first charge, and the folder of its statement."""
@@ -219,23 +225,25 @@ class Checkpoint:
     def _is_mine(self) -> bool:
         """Whether the folder still holds this run, and not a later one of the same name."""
         try:
-            return json.loads((self.folder / RUN).read_bytes())["secret"] == self._secret.hex()
+            return bool(json.loads((self.folder / RUN).read_bytes())["secret"] == self._secret.hex())
         except (OSError, ValueError, LookupError, TypeError):
             return False
 
 
 def release_of(folder: str | os.PathLike[str]) -> str | None:
     """The digest of the release that the run in this folder was about to move into place; None before that."""
-    try:
-        return (Path(folder) / RELEASED).read_text()
-    except OSError:
-        return None
+    noted = _noted(Path(folder) / RELEASED)
+    return None if noted is None else noted.decode()
 
 
 def reservation_of(folder: str | os.PathLike[str]) -> bytes | None:
     """The entry of the budget book that covers the run in this folder; None: there is none."""
+    return _noted(Path(folder) / BOOK)
+
+
+def _noted(path: Path) -> bytes | None:
     try:
-        return (Path(folder) / BOOK).read_bytes()
+        return path.read_bytes()
     except OSError:
         return None
 
@@ -296,7 +304,8 @@ class Slot:
     def _damage_error(self) -> CheckpointError:
         return CheckpointError(
             f"The state of the training in {self._folder} cannot be read. Delete the files {self._name}* in it; the "
-            "run then repeats the training from its first step."
+            "run then repeats the training from its first step.",
+            reason="edited",
         )
 
 
@@ -342,7 +351,8 @@ def _secret_of(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, s
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"{folder} cannot be read ({type(error).__name__}), so its run cannot be resumed. Delete it and start a "
-            "new run."
+            "new run.",
+            reason="edited",
         ) from error
     for name in sorted({*old_facts, *facts}):
         old, new = old_facts.get(name, "none"), facts.get(name, "none")
@@ -359,7 +369,8 @@ def _other_run(folder: Path, what: str, details: str = "") -> CheckpointError:
     return CheckpointError(
         f"{folder.name} is the checkpoint of another run: {what} differs{details}. It is not resumed, because the "
         "same noise on two answers reveals their difference. Resume with the original table and settings, or delete "
-        "the folder to start a new run."
+        "the folder to start a new run.",
+        reason="other run",
     )
 
 
@@ -381,7 +392,8 @@ def _lock(folder: Path) -> int | None:
     except BlockingIOError:
         os.close(handle)
         raise CheckpointError(
-            f"The run in {folder} is still running in another process. Wait for it to finish."
+            f"The run in {folder} is still running in another process. Wait for it to finish.",
+            reason="in use",
         ) from None
     except OSError:  # a file system without locks
         os.close(handle)

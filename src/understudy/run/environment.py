@@ -7,8 +7,6 @@ import os
 import platform
 from pathlib import Path
 
-import jax
-
 from understudy._version import __version__
 
 LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "equinox", "optax", "pyarrow", "dp-accounting")
@@ -18,11 +16,13 @@ ARITHMETIC = ("jax_enable_x64", "jax_threefry_partitionable", "jax_default_matmu
 
 def environment_facts() -> dict[str, str]:
     """Device, processor, options and versions by name. Under others the same noise would be added to other answers."""
+    import jax  # late: tasks of a cluster, and the command line, load this module without it
+
     device = jax.devices()[0]
     return {
         "device": f"{device.platform} {device.device_kind}",
         "processor": _processor(),
-        "number of processor cores": str(_num_cores()),
+        "number of processor cores": str(num_cores()),
         "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
         **{name: str(getattr(jax.config, name, None)) for name in ARITHMETIC},
         "version of understudy": __version__,
@@ -31,11 +31,7 @@ def environment_facts() -> dict[str, str]:
 
 
 def software_facts() -> dict[str, str]:
-    """Versions of the software that computes a release, and the kind of machine: no path and no name of a user.
-
-    >>> software_facts()["understudy"] == __version__
-    True
-    """
+    """Versions of the software that computes a release, and the kind of machine: no path and no name of a user."""
     return {
         "understudy": __version__,
         "python": platform.python_version(),
@@ -56,5 +52,6 @@ def _processor() -> str:
     return f"{named.get('model name', platform.machine())} {sets}"
 
 
-def _num_cores() -> int:
+def num_cores() -> int:
+    """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -6,10 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import UTC, date, datetime, timedelta, timezone
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from understudy.errors import SchemaError, did_you_mean
-from understudy.schema.values import Bound, Category, format_list, format_value, is_among, to_python, to_toml
+from understudy.rules.values import Bound, Category, check_text, format_list, format_value, is_among, to_python, to_toml
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 KINDS = ("categorical", "integer", "real", "boolean", "datetime", "date", "location", "text", "id")
 """What a column can be. `text` and `id` are never modelled."""
@@ -18,7 +21,7 @@ BOUNDED = ("integer", "real", "datetime", "date")
 """The kinds that have bounds."""
 
 OTHER = "other"
-"""The category of values that are not in a list of texts."""
+"""The category of values that are not in a list of strings."""
 
 MAX_DECIMALS = 15
 """More digits are those of a binary fraction, not a precision."""
@@ -64,6 +67,7 @@ class Column:
     """
 
     name: str
+    """The name of the column in the table."""
 
     kind: str
     """One of `KINDS`."""
@@ -153,6 +157,11 @@ class Column:
         return not self.drop and self.kind not in ("text", "id")
 
     @property
+    def why_not_modelled(self) -> str:
+        """Why this column is not modelled, for messages."""
+        return f"{'is dropped' if self.drop else f'has kind {self.kind!r}'} and so is not modelled"
+
+    @property
     def estimated(self) -> Literal["categories", "bounds"] | None:
         """What the schema does not declare here, so that it is estimated privately with part of the budget."""
         if not self.modelled:
@@ -205,7 +214,7 @@ class Column:
         if self.kind != "integer" or self.bounds is None:
             return False
         lower, upper = self.bounds
-        return upper - lower == 1  # type: ignore[operator]
+        return upper - lower == 1  # type: ignore[operator]  # both are integers
 
     def _check_kind(self, kind: object) -> object:
         if kind not in KINDS:
@@ -287,7 +296,7 @@ class Column:
             raise SchemaError("needs bounds. Declare them, or remove resolution.")
         lower, upper = self.bounds
         step = timedelta(seconds=RESOLUTIONS[str(resolution)])
-        if upper - lower < 2 * step:  # type: ignore[operator]
+        if upper - lower < 2 * step:  # type: ignore[operator]  # both are datetimes
             raise SchemaError(f"the bounds must be at least two {resolution}s apart. Widen them, or remove resolution.")
         if resolution == "day" and "hour" in (self.parts or ()):
             raise SchemaError('parts has "hour", which days do not have. Remove one of them.')
@@ -314,10 +323,10 @@ class Column:
         lower, upper = (self._to_bound(bound) for bound in bounds)
         if len({bound.tzinfo is None for bound in (lower, upper) if isinstance(bound, datetime)}) > 1:
             raise SchemaError("one bound has a time zone and the other does not. Write both with one, or both without.")
-        if not lower < upper:  # type: ignore[operator]
+        if not lower < upper:  # type: ignore[operator]  # both have the kind's type
             raise SchemaError(
                 f"the lower bound must be less than the upper bound, found [{to_toml(lower)}, {to_toml(upper)}]."
-                f" {'Swap them' if lower > upper else 'Widen them, or drop the column'}.",  # type: ignore[operator]
+                f" {'Widen them, or drop the column' if lower == upper else 'Swap them'}.",
             )
         return lower, upper
 
@@ -351,6 +360,16 @@ class Column:
             "date": "dates such as 2024-01-31",
         }
         raise SchemaError(f"expected {expected[self.kind]}, found {format_value(value)}.")
+
+
+def set_fields(record: "DataclassInstance") -> dict[str, object]:
+    """The fields that differ from their defaults, for JSON: dates as text, tuples as lists."""
+    values = {field.name: (getattr(record, field.name), field.default) for field in dataclasses.fields(record)}
+    return {
+        name: [v.isoformat() if isinstance(v, date) else v for v in value] if isinstance(value, tuple) else value
+        for name, (value, default) in values.items()
+        if value is not default and value != default
+    }
 
 
 def _with_fixed_offset(moment: datetime) -> datetime:
@@ -398,13 +417,3 @@ def _check_categories(categories: object) -> tuple[Category, ...]:
     if repeated:
         raise SchemaError(f"{format_list(repeated)} listed more than once. Keep one.")
     return values
-
-
-def check_text(value: object, what: str) -> None:
-    """Raises unless the value is a string that a file can hold."""
-    if not isinstance(value, str):
-        raise SchemaError(f"{what} must be a string, found {format_value(value)}.")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise SchemaError(f"{what} is not valid Unicode: {value!r}. Rename it.") from None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from understudy.errors import SchemaError, did_you_mean
-from understudy.schema.satisfiability import MAX_EFFORT, Table, find_row
+from understudy.rules.satisfiability import MAX_EFFORT, Table, find_row
 
 Clique = Sequence[str]
 
@@ -21,9 +21,6 @@ class StructuralZeros:
     """The combinations of codes of a few columns that public rules make impossible.
 
     A fact of the rules alone, never read off the data, so methods may use it at no privacy cost.
-
-    >>> StructuralZeros(("sex", "pregnant"), np.array([[True, True], [True, False]])).num_impossible
-    1
     """
 
     columns: tuple[str, ...]
@@ -72,6 +69,7 @@ class Domain:
     """
 
     names: tuple[str, ...]
+    """The columns, in the order of the codes."""
 
     sizes: tuple[int, ...]
     """The number of codes of each column, including the one for nulls."""
@@ -80,6 +78,7 @@ class Domain:
     """Declared, or estimated privately: never the exact number if that is private."""
 
     target: str | None = None
+    """The column that matters most."""
 
     numeric: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """The columns with bounds and an order: numbers, dates and datetimes."""
@@ -133,6 +132,7 @@ class Domain:
         return tuple((name,) for name in self.names)
 
     def index(self, name: str) -> int:
+        """The index of this column; raises SchemaError if there is none."""
         if name not in self._indices:
             raise SchemaError(
                 f"There is no column {name!r} in the domain.{did_you_mean(name, self.names)}", column=name
@@ -178,6 +178,7 @@ class Domain:
         return dataclasses.replace(self, sizes=tuple(sizes), zeros=())
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
+        """The shape of the marginal over these columns."""
         return tuple(self.sizes[self.index(name)] for name in clique)
 
     def size(self, clique: Clique) -> int:
@@ -193,12 +194,12 @@ class Domain:
 def _satisfiable(zeros: tuple[StructuralZeros, ...]) -> tuple[StructuralZeros, ...]:
     """Those that leave a row possible together with the kept ones before; cached, since domains are often copied."""
     tables = [(each.columns, each.possible) for each in zeros]
-    if not zeros or find_row(tables).row is not None:
+    if not zeros or find_row(tables) is not None:
         return zeros
     kept: list[StructuralZeros] = []
     known: list[Table] = []
     for each, table in zip(zeros, tables, strict=True):
-        if find_row([*known, table], MAX_EFFORT // len(zeros)).row is not None:
+        if find_row([*known, table], MAX_EFFORT // len(zeros)) is not None:
             kept.append(each)
             known.append(table)
     return tuple(kept)
@@ -206,12 +207,7 @@ def _satisfiable(zeros: tuple[StructuralZeros, ...]) -> tuple[StructuralZeros, .
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NumericDomain:
-    """The bins of a numeric column: their edges as positions between its bounds, from 0 to 1.
-
-    >>> fine = {"fine_edges": (0.0, 0.25, 0.5, 1.0), "fine_masses": (0.5, 0.3, 0.2)}
-    >>> NumericDomain(**fine, first_fine_bin=(0, 2, 3), whole=8).edges
-    (0.0, 0.5, 1.0)
-    """
+    """The bins of a numeric column: their edges as positions between its bounds, from 0 to 1."""
 
     fine_edges: tuple[float, ...]
     """The edges of its fine histogram, which is estimated privately or assumed."""

@@ -5,9 +5,10 @@ import re
 from collections.abc import Sequence
 
 import pyarrow as pa
+from pyarrow import types
 
+from understudy.rules.values import to_toml, to_toml_key
 from understudy.schema.column import Column
-from understudy.schema.values import to_toml, to_toml_key
 
 _LISTED = 50
 """The most labels that a comment lists."""
@@ -30,7 +31,8 @@ def draft_column(field: pa.Field, *, trust_labels: bool = False) -> Column:
 
 def found_labels(field: pa.Field) -> dict[str, str]:
     """The labels that the source has for values of this column, by the text of the value."""
-    return json.loads((field.metadata or {}).get(b"labels", b"{}"))
+    labels: dict[str, str] = json.loads((field.metadata or {}).get(b"labels", b"{}"))
+    return labels
 
 
 def describe_labels(arrow_schema: pa.Schema, *, trusted: bool) -> dict[str, str]:
@@ -53,12 +55,7 @@ _REGION = "box = [south, west, north, east]"
 
 
 def describe_names(names: Sequence[str]) -> dict[str, str]:
-    """Comments on columns whose names alone, which are public, suggest coordinates. Reads no value.
-
-    >>> describe_names(["lat", "lon"])["lat"]
-    'by its name a latitude. To model it with lon: [columns.location] with kind = "location", latitude = "lat", \
-longitude = "lon" and a public region such as box = [south, west, north, east], in place of both sections'
-    """
+    """Comments on columns whose names alone, which are public, suggest coordinates. Reads no value."""
     comments: dict[str, str] = {}
     found: dict[str, dict[bool, tuple[str, str]]] = {}
     for name in names:
@@ -83,24 +80,21 @@ longitude = "lon" and a public region such as box = [south, west, north, east], 
     return comments
 
 
-def _kind_of(arrow_type: pa.DataType) -> str | None:
-    """The kind that an Arrow type suggests; None: no kind does."""
-    types = pa.types
-    if types.is_boolean(arrow_type):
-        return "boolean"
-    if types.is_integer(arrow_type):
-        return "integer"
-    if types.is_floating(arrow_type) or types.is_decimal(arrow_type):
-        return "real"
-    if types.is_timestamp(arrow_type):
-        return "datetime"
-    if types.is_date(arrow_type):
-        return "date"
-    if types.is_dictionary(arrow_type) or is_text(arrow_type):
-        return "categorical"
-    return None
-
-
 def is_text(arrow_type: pa.DataType) -> bool:
     """Whether an Arrow type is one of strings."""
-    return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type)
+    return any(test(arrow_type) for test in (types.is_string, types.is_large_string, types.is_string_view))
+
+
+_TESTS_OF_KINDS = {
+    "boolean": [types.is_boolean],
+    "integer": [types.is_integer],
+    "real": [types.is_floating, types.is_decimal],
+    "datetime": [types.is_timestamp],
+    "date": [types.is_date],
+    "categorical": [types.is_dictionary, is_text],
+}
+
+
+def _kind_of(arrow_type: pa.DataType) -> str | None:
+    """The kind that an Arrow type suggests; None: no kind does."""
+    return next((kind for kind, tests in _TESTS_OF_KINDS.items() if any(test(arrow_type) for test in tests)), None)

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool, Float
 
-from understudy.errors import SchemaError, did_you_mean
-from understudy.schema.column import MAX_DECIMALS, Column
+from understudy.errors import SchemaError
+from understudy.rules.comparison import plain_array
+from understudy.rules.keys import check_keys
+from understudy.rules.values import format_value, to_toml, to_toml_key
+from understudy.schema.column import MAX_DECIMALS, Column, set_fields
 from understudy.schema.regions import KEYS, Region, Sites, read_region
-from understudy.schema.values import format_value, to_toml, to_toml_key
 
 FORMATS = ("lat,lon", "wkt", "code")
 """How a text column writes a location."""
@@ -46,13 +48,16 @@ class Location:
     """
 
     name: str
+    """The name of the text column, or of the pair in rules and reports."""
 
     region: Region
     """Where its points may lie. Declared public."""
 
     latitude: str | None = None
+    """The first column of a pair, in degrees. None: there is the text column `name`."""
+
     longitude: str | None = None
-    """The columns of a pair, in degrees. None: the text column `name`."""
+    """The second one."""
 
     format: str | None = None
     """How the text column writes a point: "lat,lon", "wkt" (POINT (longitude latitude)), or "code" of a site."""
@@ -61,45 +66,47 @@ class Location:
     """Digits after the decimal point of a coordinate. None: 6, or as many as the sites have."""
 
     nullable: bool = True
+    """As in `Column`, like the next three."""
 
     per_unit: bool = False
+    """Whether all rows of a unit have the same point."""
 
     drop: bool = False
+    """Whether it is left out of the synthetic table."""
 
     missing: tuple[str | int | float, ...] | None = None
+    """Words and numbers that stand for a missing point."""
 
     source: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False, repr=False)
     """The files that the region was read from, by key."""
 
     def __post_init__(self) -> None:
         if (self.latitude is None) != (self.longitude is None):
-            raise SchemaError(self._message("needs both latitude and longitude, or neither for a text column."))
+            absent = "longitude" if self.longitude is None else "latitude"
+            raise self._error("needs both latitude and longitude, or neither for a text column.", absent)
         names = {self.name, self.latitude, self.longitude}
         if self.is_pair and (len(names) != 3 or not all(isinstance(name, str) for name in names)):
-            raise SchemaError(
-                self._message("expected three different names: its own, and the columns latitude and longitude.")
+            raise self._error(
+                "expected three different names: its own, and the columns latitude and longitude.", "latitude"
             )
         has_codes = isinstance(self.region, Sites) and self.region.codes is not None
         if self.is_pair and (self.format is not None or has_codes):
-            raise SchemaError(self._message("format and codes are for a text column. Remove them, or the pair."))
+            raise self._error("format and codes are for a text column. Remove them, or the pair.")
         if not self.is_pair and self.format is None:
             object.__setattr__(self, "format", "code" if has_codes else "lat,lon")
         if not self.is_pair and self.format not in FORMATS:
-            raise SchemaError(
-                self._message(f"format: expected one of {', '.join(FORMATS)}; found {format_value(self.format)}.")
-            )
+            found = format_value(self.format)
+            raise self._error(f"format: expected one of {', '.join(FORMATS)}; found {found}.", "format")
         if (self.format == "code") != has_codes:
-            raise SchemaError(self._message('format = "code" and a region with codes need each other.'))
+            raise self._error('format = "code" and a region with codes need each other.')
         if self.decimals is None:
             object.__setattr__(self, "decimals", self._own_decimals())
         elif isinstance(self.decimals, bool) or not isinstance(self.decimals, int) or not 0 <= self.decimals <= 12:
-            raise SchemaError(
-                self._message(f"decimals: expected an integer from 0 to 12, found {format_value(self.decimals)}.")
-            )
+            raise self._error(f"decimals: expected an integer from 0 to 12, found {format_value(self.decimals)}.")
         assert self.columns  # raises for keys that no column can have
 
-    def _message(self, problem: str) -> str:
-        return f"Column {self.name!r}: {problem}"
+    def _error(self, problem: str, key: str | None = None) -> SchemaError:
+        return SchemaError(f"Column {self.name!r}: {problem}", column=self.name, key=key)
 
     def _own_decimals(self) -> int:
         if not isinstance(self.region, Sites):
@@ -109,19 +116,28 @@ class Location:
 
     @property
     def is_pair(self) -> bool:
+        """Whether the table has a column for each coordinate."""
         return self.latitude is not None
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """Its columns in the table. The bounds of coordinates are those of the region."""
-        common = {"nullable": self.nullable, "per_unit": self.per_unit, "drop": self.drop, "missing": self.missing}
+        whole = Column(
+            name=self.name,
+            kind="location",
+            nullable=self.nullable,
+            per_unit=self.per_unit,
+            drop=self.drop,
+            missing=self.missing,
+        )
         if not self.is_pair:
-            return (Column(name=self.name, kind="location", **common),)  # type: ignore[arg-type]
+            return (whole,)
         extent = self.region.extent
-        bounds = ((extent.south, extent.north), extent.longitude_bounds)
+        ends = ((extent.south, extent.north), extent.longitude_bounds)
+        wide = [(low, high) if low < high else (low - 1e-6, high + 1e-6) for low, high in ends]  # sites on one parallel
         return tuple(
-            Column(name=name, kind="real", decimals=self.decimals, bounds=_wide(*ends), **common)  # type: ignore[arg-type]
-            for name, ends in zip((self.latitude, self.longitude), bounds, strict=True)
+            dataclasses.replace(whole, name=name, kind="real", decimals=self.decimals, bounds=bounds)
+            for name, bounds in zip(self.names, wide, strict=True)
         )
 
     @property
@@ -139,9 +155,7 @@ class Location:
         elif self.format == "code":
             return self._read_codes(rows[self.name])
         else:
-            texts = rows[self.name]
-            texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-            found = pc.extract_regex(texts, _PATTERNS[str(self.format)])
+            found = pc.extract_regex(plain_array(rows[self.name]), _PATTERNS[str(self.format)])
             latitude, longitude = (_floats(pc.struct_field(found, key)) for key in ("latitude", "longitude"))
         longitude = wrap_longitudes(longitude)
         with np.errstate(invalid="ignore"):
@@ -152,8 +166,7 @@ class Location:
         assert isinstance(self.region, Sites)
         assert self.region.codes is not None
         trimmed = pc.utf8_trim_whitespace(values)
-        at = pc.fill_null(pc.index_in(trimmed, value_set=pa.array(self.region.codes, trimmed.type)), -1)
-        index = at.to_numpy() if isinstance(at, pa.ChunkedArray) else at.to_numpy(zero_copy_only=False)
+        index = np.asarray(pc.fill_null(pc.index_in(trimmed, value_set=pa.array(self.region.codes, trimmed.type)), -1))
         points = np.array(self.region.points)[np.maximum(index, 0)]
         return points[:, 0], points[:, 1], index >= 0
 
@@ -165,37 +178,23 @@ class Location:
                 name: pa.array(np.where(known, values, 0.0), mask=~known)
                 for name, values in zip(self.names, (latitude, longitude), strict=True)
             }
-        if self.format == "code":
-            texts = np.array(self._codes_of(latitude, longitude), dtype=object)
+        # Strings by their type: of no rows, an array of objects would have none, and the join would fail.
+        y, x = (pa.array(np.char.mod(f"%.{self.decimals}f", values), pa.string()) for values in (latitude, longitude))
+        if isinstance(self.region, Sites) and self.region.codes is not None:
+            codes = dict(zip(self.region.points, self.region.codes, strict=True))
+            pairs = zip(latitude.tolist(), longitude.tolist(), strict=True)
+            texts = pa.array([codes.get(pair, self.region.codes[0]) for pair in pairs], pa.string())
+        elif self.format == "lat,lon":
+            texts = pc.binary_join_element_wise(y, x, ",")
         else:
-            # Texts by their type: of no rows, an array of objects would have none, and the join would fail.
-            y, x = (
-                pa.array(np.char.mod(f"%.{self.decimals}f", values), pa.string()) for values in (latitude, longitude)
-            )
-            if self.format == "lat,lon":
-                joined = pc.binary_join_element_wise(y, x, ",")
-            else:
-                joined = pc.binary_join_element_wise("POINT (", pc.binary_join_element_wise(x, y, " "), ")", "")
-            return {self.name: pc.if_else(pa.array(known), joined, pa.scalar(None, pa.string()))}
-        return {self.name: pa.array(texts, pa.string(), mask=~known)}
-
-    def _codes_of(self, latitude: np.ndarray, longitude: np.ndarray) -> list[str]:
-        assert isinstance(self.region, Sites)
-        of_point = dict(zip(self.region.points, self.region.codes or (), strict=True))
-        first = (self.region.codes or ("",))[0]
-        return [of_point.get(point, first) for point in zip(latitude.tolist(), longitude.tolist(), strict=True)]
+            texts = pc.binary_join_element_wise("POINT (", pc.binary_join_element_wise(x, y, " "), ")", "")
+        return {self.name: pc.if_else(pa.array(known), texts, pa.scalar(None, pa.string()))}
 
     def to_dict(self) -> dict[str, object]:
         """Its keys in a schema, with the region inline."""
-        keys = {"latitude": self.latitude, "longitude": self.longitude, "format": self.format}
-        own: dict[str, object] = {key: value for key, value in keys.items() if value is not None}
-        if self.decimals != self._own_decimals():
-            own["decimals"] = self.decimals
-        flags = {"nullable": True, "per_unit": False, "drop": False, "missing": None}
-        own |= {key: getattr(self, key) for key, value in flags.items() if getattr(self, key) != value}
-        if "missing" in own:
-            own["missing"] = list(self.missing or ())
-        return {"name": self.name, "kind": "location", **own, **self.region.to_dict()}
+        implied = {"region", "source", *(["decimals"] if self.decimals == self._own_decimals() else [])}
+        keys = {key: value for key, value in set_fields(self).items() if key not in implied}
+        return {"name": self.name, "kind": "location", **keys, **self.region.to_dict()}
 
     def to_toml(self) -> str:
         """Its section of a schema file; files are named, not copied."""
@@ -207,25 +206,14 @@ class Location:
 
 
 def wrap_longitudes(longitudes: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:
-    """Longitudes above 180, up to 360, as negative ones; all others unchanged.
-
-    >>> wrap_longitudes(np.array([178.5, 180.0, 181.5, 360.0, 400.0, -180.0])).tolist()
-    [178.5, 180.0, -178.5, 0.0, 400.0, -180.0]
-    """
+    """Longitudes above 180, up to 360, as negative ones; all others unchanged."""
     return np.where((longitudes > 180) & (longitudes <= 360), longitudes - 360, longitudes)
 
 
 def read_location(name: str, entry: Mapping[str, object], folder: Path | None = None) -> Location:
     """A location from the keys of its section. Paths of regions are relative to `folder`."""
     known = (*_COLUMN_KEYS, "format", "decimals", *LOCATION_KEYS)
-    for key in entry:
-        if key not in known:
-            raise SchemaError(
-                f"[columns.{to_toml_key(name)}] has the unknown key {key!r}.{did_you_mean(key, known)} The keys of a "
-                f"location are {', '.join(known)}.",
-                column=name,
-                key=key,
-            )
+    check_keys(entry, known, f"[columns.{to_toml_key(name)}]", column=name)
     try:
         region = read_region(entry, folder)
     except SchemaError as error:
@@ -234,7 +222,8 @@ def read_location(name: str, entry: Mapping[str, object], folder: Path | None = 
     files = {key: value for key, value in entry.items() if key in KEYS and isinstance(value, str)}
     is_file = any(key != "code" for key in files)
     if isinstance(own.get("missing"), list):
-        own["missing"] = tuple(own["missing"])  # type: ignore[arg-type]
+        own["missing"] = tuple(own["missing"])  # type: ignore[arg-type]  # it is a list
+    # `__post_init__` checks the types of what a file has.
     return Location(name=name, region=region, source=files if is_file else {}, **own)  # type: ignore[arg-type]
 
 
@@ -252,12 +241,7 @@ def looks_swapped(location: Location, points: Points) -> bool:
 
 def _floats(values: pa.Array | pa.ChunkedArray) -> Float[np.ndarray, " rows"]:
     """Numbers, NaN for nulls."""
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    array = plain_array(values)
     if pa.types.is_string(array.type):
         array = pc.if_else(pc.match_substring_regex(array, rf"^{_NUMBER}$"), array, pa.scalar(None, pa.string()))
     return np.array(pc.cast(array, pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False))
-
-
-def _wide(lower: float, upper: float) -> tuple[float, float]:
-    """Bounds that differ, for sites on one parallel or meridian."""
-    return (lower, upper) if lower < upper else (lower - 1e-6, upper + 1e-6)

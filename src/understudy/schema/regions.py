@@ -7,18 +7,21 @@ Its edges are straight lines of longitude and latitude, as in GeoJSON.
 import csv
 import dataclasses
 import functools
+import importlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from understudy._version import install_advice
 from understudy.errors import SchemaError
-from understudy.schema.values import format_list, format_value
+from understudy.rules.keys import read_text
+from understudy.rules.values import format_list, format_value
 
 if TYPE_CHECKING:
     import shapely
@@ -27,7 +30,7 @@ Degrees: TypeAlias = Float[np.ndarray, " points"]
 Point: TypeAlias = tuple[float, float]
 Ring: TypeAlias = tuple[Point, ...]
 
-MOST_SITES = 2**18
+MAX_SITES = 2**18
 """The most sites of a list: as many as an area has cells."""
 
 
@@ -53,11 +56,7 @@ class Extent:
 
 @dataclasses.dataclass(frozen=True)
 class Box:
-    """Between two latitudes and two longitudes; with west > east it crosses the antimeridian.
-
-    >>> Box(-20.0, 175.0, -12.0, -175.0).contains(np.array([-18.0, -18.0]), np.array([178.0, 0.0])).tolist()
-    [True, False]
-    """
+    """Between two latitudes and two longitudes; with west > east it crosses the antimeridian."""
 
     south: float
     west: float
@@ -65,8 +64,8 @@ class Box:
     east: float
 
     def __post_init__(self) -> None:
-        for value, most in ((self.south, 90), (self.west, 180), (self.north, 90), (self.east, 180)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= most:
+        for value, limit in ((self.south, 90), (self.west, 180), (self.north, 90), (self.east, 180)):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= limit:
                 raise SchemaError(
                     "expected [south, west, north, east], latitudes from -90 to 90 and longitudes from -180 to 180; "
                     f"found {format_value([self.south, self.west, self.north, self.east])}."
@@ -124,9 +123,6 @@ class Polygons:
     polygons: tuple[tuple[Ring, ...], ...]
 
     def __post_init__(self) -> None:
-        self._check()
-
-    def _check(self) -> None:
         shapely = _shapely()
         if not self.polygons:
             raise SchemaError("there is no polygon in it. Give at least one.")
@@ -197,11 +193,7 @@ class Polygons:
 
 @dataclasses.dataclass(frozen=True)
 class Mask:
-    """The cells of a box that are marked: lines of 0 and 1, the northernmost line first, the westernmost cell first.
-
-    >>> Mask(Box(0.0, 0.0, 2.0, 2.0), ("10", "11")).contains(np.array([1.5, 1.5]), np.array([0.5, 1.5])).tolist()
-    [True, False]
-    """
+    """The cells of a box that are marked: lines of 0 and 1, the northernmost line first, the westernmost cell first."""
 
     box: Box
     lines: tuple[str, ...]
@@ -241,8 +233,8 @@ class Mask:
         found = np.zeros(np.shape(latitudes), dtype=bool)
         for side_x in ("left", "right"):  # a point on an edge belongs to the cells on both sides
             for side_y in ("left", "right"):
-                column = np.searchsorted(x, along, side=side_x) - 1  # type: ignore[call-overload]
-                row = np.searchsorted(y, latitudes, side=side_y) - 1  # type: ignore[call-overload]
+                column = np.searchsorted(x, along, side=side_x) - 1
+                row = np.searchsorted(y, latitudes, side=side_y) - 1
                 inside = (column >= 0) & (column < len(x) - 1) & (row >= 0) & (row < len(y) - 1)
                 found |= inside & self._marked[np.where(inside, row, 0), np.where(inside, column, 0)]
         return found
@@ -256,7 +248,8 @@ class Mask:
         cut = (np.clip(first, 0, len(x) - 1), np.clip(last, 0, len(x) - 1))
         cut_y = (np.clip(bottom, 0, len(y) - 1), np.clip(top, 0, len(y) - 1))
         marked = sums[cut_y[1], cut[1]] - sums[cut_y[0], cut[1]] - sums[cut_y[1], cut[0]] + sums[cut_y[0], cut[0]]
-        return np.where(marked == (last - first) * (top - bottom), 2, (marked > 0).astype(np.int64)) * (marked > 0)
+        is_full = marked == (last - first) * (top - bottom)
+        return np.where(marked > 0, 1 + is_full, 0)
 
     @property
     def summary(self) -> str:
@@ -277,8 +270,8 @@ class Sites:
     def __post_init__(self) -> None:
         if not self.points:
             raise SchemaError("expected at least one point, found none.")
-        if len(self.points) > MOST_SITES:
-            raise SchemaError(f"expected at most {MOST_SITES:,} points, found {len(self.points):,}.")
+        if len(self.points) > MAX_SITES:
+            raise SchemaError(f"expected at most {MAX_SITES:,} points, found {len(self.points):,}.")
         if any(not (abs(latitude) <= 90 and abs(longitude) <= 180) for latitude, longitude in self.points):
             raise SchemaError(
                 "expected points [latitude, longitude] in degrees, with latitudes from -90 to 90 and longitudes from "
@@ -295,10 +288,7 @@ class Sites:
         return Extent(float(latitudes.min()), float(west), float(latitudes.max()), float(along.max()))
 
     def contains(self, latitudes: Degrees, longitudes: Degrees) -> Bool[np.ndarray, " points"]:
-        listed = np.sort(_complex(*np.array(self.points).T))
-        wanted = _complex(latitudes, longitudes)
-        at = np.minimum(np.searchsorted(listed, wanted), len(listed) - 1)
-        return listed[at] == wanted
+        return np.isin(_complex(latitudes, longitudes), _complex(*np.array(self.points).T))
 
     @property
     def summary(self) -> str:
@@ -338,21 +328,16 @@ def _western_end(intervals: Sequence[tuple[float, float]]) -> float:
 
 def _shapely() -> ModuleType:
     try:
-        import shapely
+        return importlib.import_module("shapely")
     except ImportError:
-        raise SchemaError("Polygons need Shapely: pip install 'understudy[geo]'.") from None
-    return shapely
+        raise SchemaError(f"Polygons need Shapely: {install_advice('geo')}.") from None
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
 
 
 def read_region(entry: Mapping[str, object], folder: Path | None = None) -> Region:
-    """The region of a location's keys. Paths are relative to `folder`; the files must be public.
-
-    >>> read_region({"box": [52.3, 13.0, 52.7, 13.8]})
-    Box(south=52.3, west=13.0, north=52.7, east=13.8)
-    """
+    """The region of a location's keys. Paths are relative to `folder`; the files must be public."""
     given = [key for key in ("box", "region", "mask", "sites", "regions") if entry.get(key) is not None]
     if given not in (["box"], ["region"], ["box", "mask"], ["sites"], ["regions"]):
         raise SchemaError(
@@ -366,10 +351,14 @@ def read_region(entry: Mapping[str, object], folder: Path | None = None) -> Regi
             case "box":
                 return _read_box(entry["box"])
             case "mask":
-                return Mask(_read_box(entry["box"]), _read_mask(entry["mask"], folder))
+                mask = entry["mask"]
+                lines = mask if isinstance(mask, list | tuple) else _text_of(mask, folder).split("\n")
+                cells = (str(line).replace(",", "").replace(" ", "").strip() for line in lines)
+                return Mask(_read_box(entry["box"]), tuple(filter(None, cells)))
             case "region":
-                given_region = entry["region"]
-                polygons = _read_geojson(given_region, folder) if isinstance(given_region, str) else given_region
+                polygons = entry["region"]
+                if isinstance(polygons, str):
+                    polygons = [polygon for _, listed in _features(polygons, folder) for polygon in listed]
                 return Polygons(_as_polygons(polygons))
             case "sites":
                 return _read_sites(entry["sites"], entry.get("code"), entry.get("codes"), folder)
@@ -390,7 +379,7 @@ def _as_polygons(given: object) -> tuple[tuple[Ring, ...], ...]:
     try:
         return tuple(
             tuple(tuple((float(point[0]), float(point[1])) for point in ring) for ring in rings)
-            for rings in given  # type: ignore[attr-defined]
+            for rings in given  # type: ignore[attr-defined]  # what cannot be iterated is refused below
         )
     except (TypeError, ValueError, IndexError):
         raise SchemaError("expected polygons as lists of rings of [longitude, latitude], as in GeoJSON.") from None
@@ -400,24 +389,10 @@ def _text_of(path: object, folder: Path | None) -> str:
     if not isinstance(path, str):
         raise SchemaError(f"expected the path of a file, found {format_value(path)}.")
     place = Path(path) if folder is None else folder / path
-    try:
-        return place.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise SchemaError(
-            f"There is no file {str(place)!r}. Paths of regions are relative to the folder of the schema."
-        ) from None
-    except UnicodeDecodeError:
-        raise SchemaError(f"{place} is not UTF-8 text. Save it as UTF-8.") from None
-    except (OSError, ValueError) as error:
-        raise SchemaError(f"Cannot read {place}: {getattr(error, 'strerror', None) or error}.") from None
+    return read_text(place, "Paths of regions are relative to the folder of the schema.")
 
 
-def _read_mask(given: object, folder: Path | None) -> tuple[str, ...]:
-    lines = given if isinstance(given, list | tuple) else _text_of(given, folder).split("\n")
-    return tuple(text for line in lines if (text := str(line).replace(",", "").replace(" ", "").strip()))
-
-
-def _features(path: object, folder: Path | None) -> list[tuple[Mapping[str, object], list]]:
+def _features(path: object, folder: Path | None) -> list[tuple[Mapping[str, object], list[object]]]:
     """The properties and polygons of each feature of a GeoJSON file."""
     try:
         content = json.loads(_text_of(path, folder))
@@ -442,21 +417,19 @@ def _features(path: object, folder: Path | None) -> list[tuple[Mapping[str, obje
     return found
 
 
-def _read_geojson(path: str, folder: Path | None) -> list:
-    return [polygon for _, polygons in _features(path, folder) for polygon in polygons]
-
-
 def _read_sites(given: object, code: object, codes: object, folder: Path | None) -> Sites:
     if isinstance(given, str):
         listed = _read_points(given, code, folder)
         return Sites(tuple(point for point, _ in listed), tuple(text for _, text in listed) if code else None)
     try:
-        points = tuple((float(latitude), float(longitude)) for latitude, longitude in given)  # type: ignore[attr-defined]
+        points = tuple((float(latitude), float(longitude)) for latitude, longitude in cast(Iterable[Point], given))
     except (TypeError, ValueError):
         raise SchemaError(
             f"expected the path of a CSV file, or a list of [latitude, longitude]; found {format_value(given)}."
         ) from None
-    return Sites(points, None if codes is None else tuple(map(str, codes)))  # type: ignore[call-overload]
+    if codes is not None and not isinstance(codes, list | tuple):
+        raise SchemaError(f"codes must be a list with one code for each point, found {format_value(codes)}.")
+    return Sites(points, None if codes is None else tuple(map(str, codes)))
 
 
 def _read_points(path: str, code: object, folder: Path | None) -> list[tuple[Point, str]]:

@@ -1,22 +1,24 @@
-"""Refuses rules that cannot be kept, from public facts alone and before anything is charged."""
+"""Refuses rules that do not fit the columns or each other, from public facts alone and before anything is charged."""
 
 import dataclasses
 import functools
+import graphlib
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from understudy.errors import ConditionError, SchemaError, did_you_mean
+from understudy.rules.comparison import as_text
+from understudy.rules.conditions import check_condition, condition_columns, parts, where_columns
+from understudy.rules.keys import LookupRow
+from understudy.rules.rules import Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, rule_title
+from understudy.rules.values import Category, format_list, format_value
 from understudy.schema.column import Column
-from understudy.schema.conditions import check_condition, condition_columns, parts, where_columns
-from understudy.schema.lookup import LookupRow
-from understudy.schema.rule_cells import comparisons
-from understudy.schema.rule_conflicts import check_conflicts
-from understudy.schema.rule_values import as_text
-from understudy.schema.rules import Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, rule_title
-from understudy.schema.values import Category, format_list, format_value
+from understudy.schema.rule_cells import comparisons, naive
 
 LISTABLE = ("categorical", "integer", "boolean", "date")
 """The kinds whose values can be listed in combinations."""
@@ -26,7 +28,7 @@ KEYS = ("categorical", "integer", "boolean")
 
 
 def checked_rules(rules: Sequence[Rule], columns: Sequence[Column]) -> tuple[Rule, ...]:
-    """The rules with what the columns add to them. Raises SchemaError for the first that no table can keep.
+    """The rules with what the columns add to them. Raises SchemaError for the first that no table can satisfy.
 
     Values of lists and lookup tables get the type of their column; sums get the decimals of theirs.
     """
@@ -64,12 +66,12 @@ def _checked_once(facts: _SameObjects, names: tuple[str, ...]) -> tuple[Rule, ..
     checked = [
         _checked_rule(rule, rule_title(rule, number), columns, types) for number, rule in enumerate(rules, start=1)
     ]
-    check_conflicts(checked, columns, types)
+    _check_conflicts(checked, types)
     return tuple(checked)
 
 
 def _checked_rule(rule: Rule, title: str, columns: Mapping[str, Column], types: pa.Schema) -> Rule:
-    """The rule with what the columns add to it, if it can be kept alone."""
+    """The rule with what the columns add to it, if it can be satisfied alone."""
     try:
         for condition in rule.conditions:
             check_condition(condition, types)
@@ -103,12 +105,10 @@ def _check_columns(rule: Rule, title: str, columns: Mapping[str, Column]) -> Non
                 f" The columns are {format_list(list(columns))}.",
                 column=name,
             )
-        column = columns[name]
-        if not column.modelled:
-            why = "is dropped" if column.drop else f"has kind {column.kind!r}"
+        if not columns[name].modelled:
             raise SchemaError(
-                f"{title}: column {name!r} {why} and so is not modelled. Remove the rule, or give the column another"
-                " kind.",
+                f"{title}: column {name!r} {columns[name].why_not_modelled}. Remove the rule, or give the column "
+                "another kind.",
                 column=name,
             )
     if not names:
@@ -151,7 +151,7 @@ def _check_literals(condition: str, columns: Mapping[str, Column]) -> None:
 
 
 def _check_clamp(rule: Rule, types: pa.Schema) -> None:
-    """Clamping needs one nearest row that keeps the rule."""
+    """Clamping needs one nearest row that satisfies the rule."""
     if rule.on_break != "clamp":
         return
     if isinstance(rule, Keep):
@@ -177,7 +177,9 @@ def _checked_combinations(rule: Combinations, columns: Mapping[str, Column]) -> 
     fit = _fitter([columns[name] for name in rule.combinations])
     key = "forbidden" if rule.allowed is None else "allowed"
     fitted = tuple(fit(row, key) for row in rule.listed)
-    return rule if _is_same(fitted, rule.listed) else dataclasses.replace(rule, **{key: fitted})  # type: ignore[arg-type]
+    if _is_same(fitted, rule.listed):
+        return rule
+    return dataclasses.replace(rule, **{key: fitted})  # type: ignore[arg-type]  # the rows of the key
 
 
 def _checked_dependency(rule: Determines, columns: Mapping[str, Column]) -> Determines:
@@ -264,18 +266,12 @@ def _fit_value(value: Category | None, column: Column, categories: Mapping[str |
         raise SchemaError(
             f"expected a value of kind {column.kind}, such as {example.get(column.kind, '2024-01-31T12:00:00')}."
         ) from None
-    if column.bounds is not None and not _bound(column, 0) <= fitted <= _bound(column, 1):  # type: ignore[operator]
+    if column.bounds is not None and not naive(column.bounds[0]) <= fitted <= naive(column.bounds[1]):
         lower, upper = column.bounds
         raise SchemaError(f"expected a value within its bounds, {lower} to {upper}. Correct it, or widen the bounds.")
     if isinstance(fitted, datetime):
         return fitted.isoformat(timespec="microseconds")
     return fitted.isoformat() if isinstance(fitted, date) else fitted
-
-
-def _bound(column: Column, at: int) -> object:
-    assert column.bounds is not None
-    bound = column.bounds[at]
-    return _naive(bound) if isinstance(bound, datetime) else bound
 
 
 def _to_integer(value: Category, column: Column) -> int:
@@ -308,24 +304,18 @@ def _to_boolean(value: Category, column: Column) -> bool:
 
 
 def _to_date(value: Category, column: Column) -> date:
-    text = str(value)
     try:
-        return date.fromisoformat(text)
+        return date.fromisoformat(str(value))
     except ValueError:
-        return datetime.strptime(text, column.format or "%Y-%m-%d").date()
+        return datetime.strptime(str(value), column.format or "%Y-%m-%d").date()
 
 
 def _to_datetime(value: Category, column: Column) -> datetime:
-    text = str(value)
     try:
-        return _naive(datetime.fromisoformat(text))
+        moment: datetime = naive(datetime.fromisoformat(str(value)))
     except ValueError:
-        return _naive(datetime.strptime(text, column.format or "%Y-%m-%d"))
-
-
-def _naive(moment: datetime) -> datetime:
-    """The time in UTC, as columns have it."""
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+        moment = naive(datetime.strptime(str(value), column.format or "%Y-%m-%d"))
+    return moment
 
 
 _PARSERS: dict[str, Callable[[Category, Column], int | float | bool | date]] = {
@@ -376,3 +366,95 @@ def _check_skip(rule: Skip, columns: Mapping[str, Column]) -> None:
             f"when must not use {rule.skip!r} itself. Name the columns that decide whether it is skipped.",
             column=rule.skip,
         )
+
+
+# ------------------------------------------------------------------------------------------------------ several rules
+
+
+def _check_conflicts(rules: Sequence[Rule], types: pa.Schema) -> None:
+    """Refuses rules that give one column its values twice or in a cycle: no order of computing them satisfies all.
+
+    Other contradictions are looked for among rows of the declared domain, in `encoding/contradictions.py`.
+    """
+    numbered = [(rule, rule_title(rule, number)) for number, rule in enumerate(rules, start=1)]
+    _check_dependencies(
+        numbered, [assignment for rule, title in numbered for assignment in _assignments(rule, title, types)]
+    )
+    _check_skips(numbered)
+
+
+class _Assignment(NamedTuple):
+    """A rule that gives a column its value."""
+
+    title: str
+    rule: Rule
+    column: str
+    inputs: tuple[str, ...]
+
+
+def _check_dependencies(numbered: Sequence[tuple[Rule, str]], assignments: Sequence[_Assignment]) -> None:
+    """At most one lookup table or formula gives a column, and no column depends on itself."""
+    for one, two in itertools.combinations(assignments, 2):
+        if one.column == two.column and one.rule != two.rule and not isinstance(two.rule, Sum):
+            raise SchemaError(
+                f"{one.title} and {_inner(two.title)} both give column {one.column!r}. Remove one of them.",
+                column=one.column,
+            )
+    if cycle := _find_cycle(assignments):
+        used = {assignment.title for assignment in cycle}
+        titles = [title for _, title in numbered if title in used]
+        chain = ", ".join(
+            f"{' and '.join(given.inputs)} {'gives' if len(given.inputs) == 1 else 'give'} {given.column}"
+            for given in cycle
+        )
+        raise SchemaError(
+            f"{join_titles(titles)} {'is' if len(titles) == 1 else 'are'} circular: {chain}. Remove one, or list the"
+            " combinations that are allowed.",
+            column=cycle[0].column,
+        )
+
+
+def _assignments(rule: Rule, title: str, types: pa.Schema) -> Iterator[_Assignment]:
+    """Sums come last: a total may be that of several sums, or be given by a table."""
+    if isinstance(rule, Determines):
+        yield from (_Assignment(title, rule, name, rule.determines) for name in rule.gives)
+    for part in parts(rule.keep, types) if isinstance(rule, Keep) else ():
+        if part.assignment is not None:
+            yield _Assignment(title, rule, part.assignment.column, part.assignment.inputs)
+    if isinstance(rule, Sum) and rule.at_most is None and isinstance(rule.total, str):
+        yield _Assignment(title, rule, rule.total, rule.sum)
+
+
+def _find_cycle(assignments: Sequence[_Assignment]) -> list[_Assignment]:
+    """The assignments of columns that depend on each other in a cycle, in order; empty if there is none."""
+    sorter: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()
+    for assignment in assignments:
+        sorter.add(assignment.column, *assignment.inputs)
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        steps = itertools.pairwise(error.args[1])
+        return [next(g for g in assignments if g.column == column and name in g.inputs) for name, column in steps]
+    return []
+
+
+def _check_skips(numbered: Sequence[tuple[Rule, str]]) -> None:
+    skips = [(rule, title) for rule, title in numbered if isinstance(rule, Skip)]
+    for (one, title), (two, other) in itertools.combinations(skips, 2):
+        if one.skip == two.skip and one != two:
+            raise SchemaError(
+                f"{title} and {_inner(other)} both say when {one.skip!r} is null. Combine them with OR in one rule.",
+                column=one.skip,
+            )
+
+
+def join_titles(titles: Sequence[str], *, inside: bool = False) -> str:
+    """Titles of rules as a list in words, at the start of a sentence or inside one."""
+    *first, last = [titles[0], *map(_inner, titles[1:])]
+    joined = f"{', '.join(first)} and {last}" if first else last
+    return _inner(joined) if inside else joined
+
+
+def _inner(title: str) -> str:
+    """A title inside a sentence."""
+    return title[0].lower() + title[1:]

@@ -4,29 +4,28 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from understudy.errors import SchemaError, did_you_mean
-from understudy.run.atomic import atomic_write
-from understudy.schema.column import Column, check_text
+from understudy.rules.keys import check_keys, read_text
+from understudy.rules.rules import Rule
+from understudy.rules.values import Category, check_text, format_list, format_value, is_among, to_python, to_toml_key
+from understudy.run.atomic import write_file
+from understudy.schema.column import Column, set_fields
 from understudy.schema.draft import draft_column
 from understudy.schema.locations import Location
-from understudy.schema.rules import Rule
 from understudy.schema.toml import (
     NEEDS_UNIT,
-    check_keys,
     format_schema,
     parse_toml,
     read_column,
     read_rules,
     read_sections,
-    read_text,
+    without_content,
 )
-from understudy.schema.values import Category, format_list, format_value, is_among, to_python, to_toml_key
 from understudy.summary import Summarized, Summary
 
 _PARTS = ("columns", "rules", "locations")
@@ -46,6 +45,7 @@ class Schema(Summarized):
     """
 
     columns: tuple[Column, ...]
+    """All columns of the table, in its order."""
 
     rows: int | None = None
     """The declared number of rows. None: a noisy count is used."""
@@ -63,7 +63,7 @@ class Schema(Summarized):
     """The positive class of the target, for scores."""
 
     rules: tuple[Rule, ...] = ()
-    """What every synthetic row keeps. Declared public, never inferred from data."""
+    """What every synthetic row satisfies. Declared public, never inferred from data."""
 
     locations: tuple[Location, ...] = ()
     """The columns that hold points of a public region. Those that `columns` lacks are added to it."""
@@ -93,9 +93,7 @@ class Schema(Summarized):
         if self.rows is not None:
             _check_count(self.rows, "rows")
         if not isinstance(self.drafted, bool):
-            raise SchemaError(
-                f"[table] drafted must be true or false, found {format_value(self.drafted)}.", key="drafted"
-            )
+            raise _table_error("drafted", f"must be true or false, found {format_value(self.drafted)}.")
         for key in ("name", "responsible", "contact"):
             _check_title(getattr(self, key), key)
         self._check_unit()
@@ -104,6 +102,7 @@ class Schema(Summarized):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The columns of the table, in its order."""
         return tuple(column.name for column in self.columns)
 
     @property
@@ -179,8 +178,7 @@ class Schema(Summarized):
 
         `found` are comments on columns: what the source says about them and is not declared.
         """
-        with atomic_write(path, force=force) as file:
-            file.write(self.to_toml(found).encode())
+        write_file(path, self.to_toml(found).encode(), force=force)
 
     @classmethod
     def from_toml(cls, text: str, *, source: str = "The schema", folder: Path | None = None) -> "Schema":
@@ -189,7 +187,7 @@ class Schema(Summarized):
         try:
             return cls._from_parts(*read_sections(content, folder))
         except SchemaError as error:
-            raise error.in_file(source) from None
+            raise without_content(error, content, folder).in_file(source) from None
 
     def to_toml(self, found: Mapping[str, str] | None = None) -> str:
         """Commented TOML that says what is declared public and what will be estimated privately. Deterministic."""
@@ -200,7 +198,7 @@ class Schema(Summarized):
         """Reads what `to_dict` returns."""
         columns = content.get("columns")
         if not isinstance(columns, list) or not all(isinstance(entry, dict) and "name" in entry for entry in columns):
-            raise SchemaError('A schema\'s "columns" must be a list of objects, each with a "name".')
+            raise SchemaError('A schema\'s "columns" must be a list of objects, each with a "name".', key="columns")
         table = {key: value for key, value in content.items() if key not in ("columns", "rules")}
         return cls._from_parts(
             table,
@@ -210,11 +208,10 @@ class Schema(Summarized):
 
     def to_dict(self) -> dict[str, object]:
         """The same for JSON: dates as ISO text, defaults left out."""
-        table = {key: value for key, value in _set_fields(self).items() if key not in _PARTS}
+        table = {key: value for key, value in set_fields(self).items() if key not in _PARTS}
         rules = {"rules": [rule.to_dict() for rule in self.rules]} if self.rules else {}
         columns = [
-            section.to_dict() if isinstance(section, Location) else _json_safe(_set_fields(section))
-            for section in self.sections
+            section.to_dict() if isinstance(section, Location) else set_fields(section) for section in self.sections
         ]
         return {**table, **rules, "columns": columns}
 
@@ -227,6 +224,7 @@ class Schema(Summarized):
         check_keys(table, known, "[table]")
         columns = [column for each in sections for column in (each.columns if isinstance(each, Location) else [each])]
         locations = tuple(each for each in sections if isinstance(each, Location))
+        # `__post_init__` checks the types of what a file has.
         return cls(columns=tuple(columns), rules=rules, locations=locations, **table)  # type: ignore[arg-type]
 
     def _add_locations(self) -> None:
@@ -268,12 +266,6 @@ class Schema(Summarized):
                 raise SchemaError(NEEDS_UNIT, key="max_rows_per_unit")
             return
         column = self._column_of("unit", self.unit)
-        if self._is_located(self.unit):
-            raise SchemaError(
-                f"[table] unit is {self.unit!r}, a part of a location. Name the column that identifies the unit.",
-                column=self.unit,
-                key="unit",
-            )
         # Whatever kind was declared: as an identifier it cannot be modelled by mistake.
         as_id = Column(name=column.name, kind="id", nullable=column.nullable, drop=column.drop, missing=column.missing)
         object.__setattr__(self, "columns", tuple(as_id if c is column else c for c in self.columns))
@@ -288,8 +280,7 @@ class Schema(Summarized):
             elif column.name == self.unit:
                 problem = "this is the unit column itself, which has one value per unit anyway. Remove per_unit."
             elif not column.modelled:
-                why = "is dropped" if column.drop else f"has kind {column.kind!r}"
-                problem = f"the column {why} and so is not modelled. Remove per_unit."
+                problem = f"the column {column.why_not_modelled}. Remove per_unit."
             elif self.unit in self.names and self[self.unit].drop:
                 problem = (
                     f"the unit column {self.unit!r} is dropped, so synthetic rows belong to no unit. Remove drop there,"
@@ -302,44 +293,29 @@ class Schema(Summarized):
     def _check_target(self) -> None:
         if self.target is None:
             if self.positive is not None:
-                raise SchemaError(
-                    "[table] positive needs target, the column of which it is a class. Add target, or remove positive.",
-                    key="positive",
+                raise _table_error(
+                    "positive", "needs target, the column of which it is a class. Add target, or remove positive."
                 )
             return
         column = self._column_of("target", self.target)
-        if self._is_located(self.target):
-            raise SchemaError(
-                f"[table] target is {self.target!r}, a part of a location, which cannot be the target. Choose another.",
-                column=self.target,
-                key="target",
-            )
         if not column.modelled:
-            why = "is dropped" if column.drop else f"has kind {column.kind!r}"
-            raise SchemaError(
-                f"[table] target is column {self.target!r}, which {why} and so is not modelled. Choose another.",
-                column=self.target,
-                key="target",
-            )
+            problem = f"is column {self.target!r}, which {column.why_not_modelled}. Choose another."
+            raise _table_error("target", problem, column=self.target)
         if self.positive is None:
             return
         object.__setattr__(self, "positive", to_python(self.positive))
         if not isinstance(self.positive, (str, int, float, bool)):
-            raise SchemaError(
-                f"[table] positive must be one value of the target, found {format_value(self.positive)}.",
-                key="positive",
-            )
+            raise _table_error("positive", f"must be one value of the target, found {format_value(self.positive)}.")
         categories = (False, True) if column.kind == "boolean" else column.categories
         if categories is not None and not is_among(self.positive, categories):
-            raise SchemaError(
-                f"[table] positive is {format_value(self.positive)}, which is not one of the categories of the target"
-                f" {self.target!r}: {format_list(categories)}.{did_you_mean(self.positive, categories)}",
-                column=self.target,
-                key="positive",
+            problem = (
+                f"is {format_value(self.positive)}, which is not one of the categories of the target {self.target!r}: "
+                f"{format_list(categories)}.{did_you_mean(self.positive, categories)}"
             )
+            raise _table_error("positive", problem, column=self.target)
 
     def _check_rules(self) -> None:
-        """Refuses rules that cannot be kept; sums get the decimals of their columns."""
+        """Refuses rules that cannot be satisfied; sums get the decimals of their columns."""
         if isinstance(self.rules, str | Mapping):
             raise SchemaError("rules must be a list of rules. Put the one rule into a list.", key="rules")
         object.__setattr__(self, "rules", read_rules(list(self.rules)))
@@ -349,18 +325,17 @@ class Schema(Summarized):
 
         object.__setattr__(self, "rules", checked_rules(self.rules, self.columns))
 
-    def _is_located(self, name: str) -> bool:
-        return any(name in location.names for location in self.locations)
-
     def _column_of(self, key: str, name: object) -> Column:
+        if any(name in location.names for location in self.locations):
+            problem = f"is {name!r}, a part of a location, which cannot be the {key}. Choose another column."
+            raise _table_error(key, problem, column=str(name))
         if isinstance(name, str) and name in self.names:
             return self[name]
-        raise SchemaError(
-            f"[table] {key} is {format_value(name)}, but there is no such column.{did_you_mean(name, self.names)}"
-            f" Name a column of the table, or remove {key}.",
-            column=str(name),
-            key=key,
+        problem = (
+            f"is {format_value(name)}, but there is no such column.{did_you_mean(name, self.names)} Name a column of "
+            f"the table, or remove {key}."
         )
+        raise _table_error(key, problem, column=str(name))
 
 
 SchemaSource: TypeAlias = Schema | Mapping[str, object] | str | os.PathLike[str]
@@ -371,9 +346,6 @@ def as_schema(given: SchemaSource) -> Schema:
     """The schema that a caller gave: itself, read from a file, or made from a dict.
 
     A dict has the sections of a schema file, or is what `Schema.to_dict` returns.
-
-    >>> as_schema({"table": {"rows": 100}, "columns": {"age": {"kind": "integer"}}}).rows
-    100
     """
     if isinstance(given, Schema):
         return given
@@ -416,24 +388,13 @@ def match_columns(schema: Schema, column_names: Sequence[str]) -> None:
         raise SchemaError(" ".join(problems), column=[*absent, *extra][0])
 
 
-def _set_fields(record: Column | Schema) -> dict[str, object]:
-    """The fields that differ from their defaults."""
-    values = {field.name: (getattr(record, field.name), field.default) for field in dataclasses.fields(record)}
-    return {name: value for name, (value, default) in values.items() if value is not default and value != default}
-
-
-def _json_safe(entry: dict[str, object]) -> dict[str, object]:
-    return {
-        key: [v.isoformat() if isinstance(v, date) else v for v in value] if isinstance(value, tuple) else value
-        for key, value in entry.items()
-    }
+def _table_error(key: str, problem: str, *, column: str | None = None) -> SchemaError:
+    return SchemaError(f"[table] {key} {problem}", column=column, key=key)
 
 
 def _check_count(value: object, key: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ROWS:
-        raise SchemaError(
-            f"[table] {key} must be an integer from 1 to {MAX_ROWS:,}, found {format_value(value)}.", key=key
-        )
+        raise _table_error(key, f"must be an integer from 1 to {MAX_ROWS:,}, found {format_value(value)}.")
 
 
 def _check_title(value: object, key: str) -> None:
@@ -441,10 +402,8 @@ def _check_title(value: object, key: str) -> None:
     if value is None:
         return
     if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
-        raise SchemaError(
-            f'[table] {key} must be one line of text, such as {key} = "{_TITLES[key]}", found {format_value(value)}.',
-            key=key,
-        )
+        example = f'{key} = "{_TITLES[key]}"'
+        raise _table_error(key, f"must be one line of text, such as {example}, found {format_value(value)}.")
     check_text(value, f"[table] {key}")
 
 

@@ -7,11 +7,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from understudy.errors import SchemaError, did_you_mean
+from understudy.errors import ConfigError, SchemaError
+from understudy.rules.keys import check_keys
+from understudy.rules.rules import Rule, format_rule, rule_from_dict
+from understudy.rules.values import to_toml, to_toml_key
 from understudy.schema.column import KINDS, Column
 from understudy.schema.locations import LOCATION_KEYS, Location, read_location
-from understudy.schema.rules import Rule, format_rule, rule_from_dict
-from understudy.schema.values import to_toml, to_toml_key
 
 NEEDS_UNIT = (
     "[table] max_rows_per_unit needs unit, the column that identifies the privacy unit. Add unit, or remove"
@@ -20,18 +21,6 @@ NEEDS_UNIT = (
 
 
 # Reading
-
-
-def read_text(path: str | os.PathLike[str]) -> str:
-    """The content of a UTF-8 file; raises `SchemaError` if it cannot be read."""
-    try:
-        return Path(path).read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise SchemaError(f"There is no file {str(path)!r}. Check the path of the schema.") from None
-    except UnicodeDecodeError:
-        raise SchemaError(f"{path} is not UTF-8 text. Save the schema as UTF-8.") from None
-    except OSError as error:
-        raise SchemaError(f"Cannot read {path}: {error.strerror}.") from None
 
 
 def parse_toml(text: str, source: str) -> Mapping[str, object]:
@@ -47,19 +36,54 @@ def parse_toml(text: str, source: str) -> Mapping[str, object]:
         raise SchemaError(f"{source} is nested too deeply to be a schema. Check that it is the right file.") from None
 
 
+def read_settings(path: str | os.PathLike[str]) -> dict[str, object]:
+    """The content of a TOML file that is no schema; raises `ConfigError` if it cannot be read."""
+    try:
+        return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}. Check the path.") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deeply. Check that it is the right file.") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {str(error).rstrip('.')}. Correct it.") from None
+
+
 def names_files(content: Mapping[str, object]) -> bool:
     """Whether the content of a schema file refers to other files: to lookup tables of rules, to regions, or to nodes.
 
     What others wrote must not open files of whoever reads it. Such schemas have the content of files, and name none.
-
-    >>> names_files({"rules": [{"combinations": ["a", "b"], "allowed": "lookup.csv"}]})
-    True
     """
+    return bool(_named_files(content))
+
+
+def _named_files(content: Mapping[str, object]) -> list[str]:
     entries: list[object] = [content.get("nodes")]
     for part in (content.get("columns"), content.get("rules")):
         entries += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
     keys = ("allowed", "forbidden", "table", "region", "mask", "sites", "regions", "file")
-    return any(isinstance(entry, dict) and isinstance(entry.get(key), str) for entry in entries for key in keys)
+    values = [entry.get(key) for entry in entries if isinstance(entry, dict) for key in keys]
+    return [value for value in values if isinstance(value, str)]
+
+
+def without_content(error: SchemaError, content: Mapping[str, object], folder: Path | None) -> SchemaError:
+    """The error about a schema file, or one without details if it could quote a file outside the folder of the schema.
+
+    Whoever writes a schema chooses the files that it names, and whoever reads it may be able to read more of them.
+    """
+    base = Path(folder or ".").resolve()
+    for name in _named_files(content):
+        try:
+            is_below = (base / name).resolve().is_relative_to(base)
+        except (OSError, ValueError):  # no file can have such a path
+            continue
+        if not is_below:
+            return SchemaError(
+                f"it names the file {name!r}, which is not below the folder of the schema, and cannot be read as it "
+                "is. The reason is not shown, since it could quote that file. Copy the file there to see it.",
+                column=error.column,
+                key=error.key,
+            )
+    return error
 
 
 def read_sections(
@@ -112,17 +136,6 @@ def read_column(name: object, entry: object, folder: Path | None = None) -> Colu
     return Column(name=name, **entry)
 
 
-def check_keys(entry: Mapping[str, object], known: Sequence[str], where: str, *, column: str | None = None) -> None:
-    """Raises for the first key of a section that is not known."""
-    for key in entry:
-        if key not in known:
-            raise SchemaError(
-                f"{where} has the unknown key {key!r}.{did_you_mean(key, known)} The keys are {', '.join(known)}.",
-                column=column,
-                key=key,
-            )
-
-
 # Writing
 
 
@@ -139,7 +152,7 @@ _HEADER = """\
 # A list in order: ordinal = true. Hours or angles: cyclic = true, with bounds. Where the hour of a datetime matters:
 # parts = ["hour", "weekday"], with bounds; resolution = "minute" cuts its values.
 # Points in a public region: kind = "location".
-# What every synthetic row keeps: [[rules]] at the end of the file, each with a line such as keep = "end >= start"."""
+# What every synthetic row satisfies: [[rules]] at the end of the file, each with a line like keep = "end >= start"."""
 
 _COMMENT_COLUMN = 40
 _NOT_DECLARED = "absent: estimated privately with part of the budget"

@@ -5,34 +5,40 @@ says so. Everything a run writes is below the folder, which only its owner can o
 """
 
 import contextlib
+import csv
 import dataclasses
 import hashlib
+import itertools
+import json
 import os
 import shlex
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from understudy.bundle import write_bundle
+import pyarrow.parquet as pq
+
 from understudy.errors import ConfigError, SchemaError, TableError
-from understudy.pipeline import synthesizer_of
+from understudy.institution.bundle import write_bundle
 from understudy.release import RELEASE_FILES
-from understudy.run.atomic import atomic_write
+from understudy.run.atomic import read_object, write_file
 from understudy.run.checkpoint import is_unfinished
+from understudy.run.plan import synthesizer_of
 from understudy.schema import Schema
 from understudy.schema.column import KINDS
 from understudy.studio.forms import Problem, form_of, read_form
-from understudy.studio.jobs import Jobs, State, StudioError, failure_of, notes_of, read_json, write_json
-from understudy.studio.plans import Wish, describe_book, describe_plan
-from understudy.studio.synthetic import first_rows
+from understudy.studio.jobs import Jobs, State, StudioError, failure_of, notes_of, write_json
+from understudy.studio.plans import Request, describe_book, describe_plan
 from understudy.synthesizers import AUTO, describe_methods, name_of
-from understudy.tables import ReadOptions, draft_table
-from understudy.tables.location import TABLE_ENDINGS
+from understudy.tables import Origin, ReadOptions, draft_table
+from understudy.tables.path import table_stem
 
 REPORTS = {"evaluate": "scores.json", "disclose": "disclosure.json"}
 """The in-house reports by the command that makes them, with the file that it writes beside its page."""
 _FORMAT = "understudy-studio"
+PREVIEW_ROWS = 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +73,8 @@ class Desk:
         if book is not None:
             describe_book(book)  # refused here rather than at the first run
         source = os.path.realpath(path) + source[len(path) :]
-        place = Path(os.path.realpath(_folder_of(path) if folder is None else folder))
+        usual = Path(os.path.abspath(path))
+        place = Path(os.path.realpath(folder or usual.with_name(f"{table_stem(usual.name)}.studio")))
         reading = ReadOptions() if reading is None else reading
         declared = None if schema is None else Schema.read(schema)
         written = place / "schema.toml"
@@ -76,8 +83,7 @@ class Desk:
             declared = Schema.draft(draft_table(source, reading=reading).types)
         _claim_folder(place, source)
         if declared is not None and (is_newer or not written.exists()):
-            with atomic_write(written, force=True) as file:
-                file.write(declared.to_toml().encode())
+            write_file(written, declared.to_toml().encode(), force=True)
         paths = [None if each is None else Path(os.path.realpath(each)) for each in (book, policy)]
         return cls(
             source=source, folder=place, book=paths[0], policy=paths[1], reading=reading, jobs=Jobs(place, source)
@@ -106,7 +112,7 @@ class Desk:
             return {"version": _version(toml), "toml": toml, "form": None, "error": str(error)}
         return self._shown(schema, toml)
 
-    def check_form(self, form: Mapping, base: str, *, save: bool) -> dict[str, object]:
+    def check_form(self, form: Mapping[str, Any], base: str, *, save: bool) -> dict[str, object]:
         """Checks a form, and keeps it if it is without problems and nobody else has changed the schema since."""
         schema, problems = read_form(form)
         return self._keep(schema, problems, base, save=save)
@@ -128,8 +134,7 @@ class Desk:
             if save and base != _version(self._toml()):
                 raise StudioError("The schema was changed in another tab. Reload the page to see it.")
             if save:
-                with atomic_write(self.folder / "schema.toml", force=True) as file:
-                    file.write(toml.encode())
+                write_file(self.folder / "schema.toml", toml.encode(), force=True)
         return {"problems": [], **self._shown(schema, toml)}
 
     def _shown(self, schema: Schema, toml: str) -> dict[str, object]:
@@ -142,10 +147,13 @@ class Desk:
             "modelled": [column.name for column in schema.modelled],
         }
 
-    def plan(self, given: Mapping) -> dict[str, object]:
+    def plan(self, given: Mapping[str, Any]) -> dict[str, object]:
         """The plan of a run with these settings. Reads no data."""
-        wish = Wish.of(dict(given))
-        return {**describe_plan(self._schema(), wish, self.book), "command": shlex.join(self._synth(wish, Path("run")))}
+        request = Request.of(dict(given))
+        return {
+            **describe_plan(self._schema(), request, self.book),
+            "command": shlex.join(self._synth(request, Path("run"))),
+        }
 
     def describe_book(self) -> dict[str, object] | None:
         return None if self.book is None else describe_book(self.book)
@@ -157,14 +165,14 @@ class Desk:
         numbers = [each for each in self._numbers() if (self._run_folder(each) / "job.json").exists()]
         return [self.run(number) for number in sorted(numbers, reverse=True)]
 
-    def start(self, given: Mapping) -> dict[str, object]:
+    def start(self, given: Mapping[str, Any]) -> dict[str, object]:
         """Starts a run with the schema that is kept now; refused while another job runs."""
         toml = self._toml()  # read once: another tab may keep a schema in the meantime
         if given.get("schema") != _version(toml):
             raise StudioError("The schema has changed since this plan was made. Reload the page and look at the plan.")
         schema = self._schema(toml)
-        wish = Wish.of(dict(given)).at_planned_delta(schema.rows)
-        plan = describe_plan(schema, wish, self.book)
+        request = Request.of(dict(given)).at_planned_delta(schema.rows)
+        plan = describe_plan(schema, request, self.book)
         _require_room(plan["book"])
         if self.jobs.running() is not None:
             raise StudioError("A run is already in progress. Wait for it, or cancel it first.")
@@ -174,9 +182,9 @@ class Desk:
             run.mkdir(mode=0o700, parents=True)
         schema.write(run / "schema.toml")
         planned = {"epsilon": plan["epsilon"], "delta": plan["delta"]}
-        facts = {"wish": wish._asdict(), "planned": planned, "book": self.book is not None}
+        facts = {"request": request._asdict(), "planned": planned, "book": self.book is not None}
         try:
-            self.jobs.start(run, self._synth(wish, run), facts)
+            self.jobs.start(run, self._synth(request, run), facts)
         except StudioError:
             shutil.rmtree(run)  # another tab was quicker
             raise
@@ -187,16 +195,16 @@ class Desk:
         run = self._require_run(number)
         if not self._can_resume(run):
             raise StudioError("There is nothing to resume: this run has no checkpoint.")
-        job = read_json(run / "job.json")
-        wish = Wish(**job["wish"])
+        job = read_object(run / "job.json")
+        request = Request(**job["request"])
         released = (run / "synthetic.release" / "release.json").exists()
         is_open = is_unfinished(self._checkpoint(run))
         if released and not is_open:  # killed after the release was saved: its table costs nothing to sample
-            rows = [] if wish.rows is None else ["-n", str(wish.rows)]
+            rows = [] if request.rows is None else ["-n", str(request.rows)]
             command = ["sample", str(run / "synthetic.release"), "-o", str(self._table(run)), *rows, "--force"]
         else:
-            command = [*self._synth(wish, run), "--resume"]
-        self.jobs.start(run, command, {key: job[key] for key in ("wish", "planned", "book")})
+            command = [*self._synth(request, run), "--resume"]
+        self.jobs.start(run, command, {key: job[key] for key in ("request", "planned", "book")})
         return self.run(number)
 
     def cancel(self, number: int) -> dict[str, object]:
@@ -220,22 +228,21 @@ class Desk:
     def run(self, number: int) -> dict[str, object]:
         """One run, for the page."""
         run = self._require_run(number)
-        job, state = read_json(run / "job.json"), self.jobs.state(run)
+        job, progress = read_object(run / "job.json"), self._progress(run) or {}
+        is_finished = progress["state"] is State.FINISHED
         return {
             "number": number,
-            "state": state,
+            **progress,
             "started": job.get("started"),
-            "wish": job.get("wish"),
+            "request": job.get("request"),
             "planned": job.get("planned"),
             "book": job.get("book"),
             "folder": str(run),
             "command": shlex.join(["understudy", *job.get("command", [])]),
-            "progress": read_json(run / "progress.json") if state is State.RUNNING else None,
-            "message": failure_of(run) if state is State.FAILED else None,
             "notes": notes_of(run),
             "resumable": self._can_resume(run),
-            "table": self._table(run).name if state is State.FINISHED else None,
-            "reports": {kind: self._report(run, kind) for kind in REPORTS} if state is State.FINISHED else {},
+            "table": self._table(run).name if is_finished else None,
+            "reports": {kind: self._progress(run / kind) for kind in REPORTS} if is_finished else {},
             "holdout": (run / "synthetic.holdout.csv").exists(),
         }
 
@@ -259,7 +266,7 @@ class Desk:
             raise StudioError(f"There is no file {name!r} of run {number}.")
         return found
 
-    def report(self, number: int, kind: str, given: Mapping) -> dict[str, object]:
+    def report(self, number: int, kind: str, given: Mapping[str, Any]) -> dict[str, object]:
         """Starts an in-house report, which reads real rows: only after a person has confirmed that."""
         table = self._finished(number)
         if kind not in REPORTS:
@@ -296,7 +303,6 @@ class Desk:
         return run
 
     def _finished(self, number: int) -> Path:
-        """The synthetic table of a run that has ended well."""
         run = self._require_run(number)
         if self.jobs.state(run) is not State.FINISHED:
             raise StudioError(f"Run {number} has no result.")
@@ -313,28 +319,28 @@ class Desk:
             return False
         return is_unfinished(self._checkpoint(run)) or (run / "synthetic.release" / "release.json").exists()
 
-    def _report(self, run: Path, kind: str) -> dict[str, object] | None:
-        job = run / kind
+    def _progress(self, job: Path) -> dict[str, object] | None:
+        """How far a run or a report is; None for a report that was not requested."""
         if not job.is_dir():
             return None
         state = self.jobs.state(job)
         return {
             "state": state,
-            "progress": read_json(job / "progress.json") if state is State.RUNNING else None,
+            "progress": read_object(job / "progress.json") if state is State.RUNNING else None,
             "message": failure_of(job) if state is State.FAILED else None,
         }
 
     # Commands
 
-    def _synth(self, wish: Wish, run: Path) -> list[str]:
+    def _synth(self, request: Request, run: Path) -> list[str]:
         """The command of a run, as a person would type it."""
         options = {
             "--schema": run / "schema.toml",
-            "--epsilon": repr(wish.epsilon),
-            "--delta": None if wish.delta is None else repr(wish.delta),
-            "--method": wish.method,
-            "-n": wish.rows,
-            "--split": wish.holdout,
+            "--epsilon": repr(request.epsilon),
+            "--delta": None if request.delta is None else repr(request.delta),
+            "--method": request.method,
+            "-n": request.rows,
+            "--split": request.holdout,
             "--book": self.book,
             "--policy": self.policy,
             "-o": self._table(run),
@@ -359,23 +365,17 @@ def _version(toml: str) -> str:
     return hashlib.sha256(toml.encode()).hexdigest()
 
 
-def _folder_of(path: str) -> Path:
-    """people.csv -> people.studio"""
-    place = Path(os.path.abspath(path))
-    stem = place.name
-    while Path(stem).suffix.lower() in TABLE_ENDINGS:
-        stem = Path(stem).stem
-    return place.with_name(f"{stem}.studio")
-
-
 def _claim_folder(place: Path, source: str) -> None:
     """Makes the folder, or checks that it is that of this table."""
-    about = read_json(place / "studio.json")
+    about = read_object(place / "studio.json")
     if place.exists() and (not place.is_dir() or (any(place.iterdir()) and about.get("format") != _FORMAT)):
-        raise ConfigError(f"{place} exists and is not the folder of a studio. Choose another one with --folder.")
+        raise ConfigError(
+            f"{place} exists and is not the folder of a studio. Choose another one with --folder.", setting="folder"
+        )
     if about and about.get("source") != source:
         raise ConfigError(
-            f"{place} belongs to the studio of {about.get('source')}. Choose another folder with --folder."
+            f"{place} belongs to the studio of {about.get('source')}. Choose another folder with --folder.",
+            setting="folder",
         )
     if not place.parent.is_dir():
         raise ConfigError(f"The folder {place.parent} does not exist. Create it first, or choose another --folder.")
@@ -399,3 +399,21 @@ def _require_room(book: object) -> None:
             f"This run needs {book['needed']} of the limit of the budget book, which has {book['left']} left. "
             f"Lower {'epsilon' if book['delta_fits'] else 'delta'} until the plan fits."
         )
+
+
+def first_rows(table: Path, release: Path) -> dict[str, object]:
+    """Column names and the first rows, as strings, of a table that `synth` wrote with this release folder."""
+    if table.suffix == ".parquet":
+        file = pq.ParquetFile(table)
+        batch = next(file.iter_batches(PREVIEW_ROWS), None)
+        names = file.schema_arrow.names
+        rows = [] if batch is None else [list(map(_text, row.values())) for row in batch.to_pylist()]
+        return {"columns": names, "rows": rows}
+    origin = Origin.from_dict(json.loads((release / "release.json").read_bytes())["origin"])
+    with table.open(encoding="utf-8", newline="") as lines:
+        names, *rows = itertools.islice(csv.reader(lines, delimiter=origin.delimiter), PREVIEW_ROWS + 1)
+    return {"columns": names, "rows": rows}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

@@ -2,14 +2,14 @@
 
 import tomllib
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from understudy.errors import SchemaError, UnderstudyError
+from understudy.rules.rules import Keep, Rule, rule_from_dict
+from understudy.rules.values import to_toml, to_toml_key
 from understudy.schema import Schema
 from understudy.schema.column import BOUNDED
-from understudy.schema.rules import Keep, Rule, rule_from_dict
 from understudy.schema.toml import read_column
-from understudy.schema.values import to_toml, to_toml_key
 
 
 class Problem(TypedDict):
@@ -30,7 +30,7 @@ def form_of(schema: Schema) -> dict[str, object]:
     return {"table": content, "columns": columns, "rules": [rule_line(rule) for rule in schema.rules]}
 
 
-def read_form(form: Mapping) -> tuple[Schema | None, list[Problem]]:
+def read_form(form: Mapping[str, Any]) -> tuple[Schema | None, list[Problem]]:
     """The schema that a form describes; None, and what to correct, if it does not describe one.
 
     >>> read_form({"columns": [{"name": "age", "kind": "integer", "bounds": ["9", "1"]}]})[1][0]["key"]
@@ -38,7 +38,7 @@ def read_form(form: Mapping) -> tuple[Schema | None, list[Problem]]:
     """
     table, columns, rules = form.get("table", {}), form.get("columns", []), form.get("rules", [])
     if not (isinstance(table, dict) and isinstance(columns, list) and isinstance(rules, list)):
-        return None, [_problem("The form must have a table, columns and rules.")]
+        return None, [_problem_of(SchemaError("The form must have a table, columns and rules."))]
     entries, problems = [], list[Problem]()
     for column in columns:
         try:
@@ -59,7 +59,7 @@ def read_form(form: Mapping) -> tuple[Schema | None, list[Problem]]:
     return _with_rules(schema, {**stated, "columns": entries}, rules)
 
 
-def _with_rules(schema: Schema, content: dict, lines: list) -> tuple[Schema | None, list[Problem]]:
+def _with_rules(schema: Schema, content: dict[str, Any], lines: list[Any]) -> tuple[Schema | None, list[Problem]]:
     """The schema with rules added one by one, so that a problem belongs to a line."""
     read = list[dict[str, object]]()
     for at, line in enumerate(lines):
@@ -102,7 +102,7 @@ def read_rule(line: str) -> Rule:
         ) from None
 
 
-def _column_entry(column: object) -> dict:
+def _column_entry(column: object) -> dict[str, Any]:
     """The keys of a column's section: texts of the form become the values that its kind has."""
     if not isinstance(column, dict):
         raise SchemaError("Every column of the form must be an object with a name.")
@@ -125,7 +125,7 @@ def _column_entry(column: object) -> dict:
     return entry
 
 
-def _class_of(text: object, target: object, entries: list[dict]) -> object:
+def _class_of(text: object, target: object, entries: list[dict[str, Any]]) -> object:
     """The class of the target that a text names: a number or a truth value where the target has such classes."""
     column = next((entry for entry in entries if entry.get("name") == target), {})
     if column.get("kind") == "boolean" and str(text).lower() in ("false", "true"):
@@ -142,10 +142,6 @@ def _number(value: object) -> object:
         except ValueError:
             continue
     return value
-
-
-def _problem(message: str) -> Problem:
-    return {"column": None, "key": None, "rule": None, "message": message}
 
 
 def _problem_of(error: UnderstudyError, *, column: str | None = None) -> Problem:

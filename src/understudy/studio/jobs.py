@@ -7,7 +7,6 @@ has ended. One locked file says whether a job runs, so that any server, even one
 import contextlib
 import datetime
 import enum
-import json
 import os
 import signal
 import subprocess
@@ -18,12 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from understudy.errors import ConfigError, UnderstudyError
-from understudy.run.atomic import atomic_write, json_bytes
+from understudy.run.atomic import json_bytes, read_object, write_file
 
 try:
     import fcntl
 except ImportError:  # no such locks on this system
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # no module, so no lock
 
 _SUPERVISE = (sys.executable, "-P", "-m", "understudy.studio.supervise")
 _PREFIX = "understudy: "
@@ -110,21 +109,20 @@ class Jobs:
             handle = os.open(self._source, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise StudioError(f"{self._source} cannot be opened: {error.strerror}. Nothing was read.") from None
+        locked: tuple[int, ...] = (handle,)
         try:
-            yield (handle,) if self._lock_now(handle) else ()
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StudioError(
+                    "A run on this table is in progress in a studio with another folder. Wait for it, or cancel it "
+                    "there."
+                ) from None
+            except OSError:  # a file system without such locks
+                locked = ()
+            yield locked
         finally:
             os.close(handle)
-
-    def _lock_now(self, handle: int) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StudioError(
-                "A run on this table is in progress in a studio with another folder. Wait for it, or cancel it there."
-            ) from None
-        except OSError:  # a file system without such locks
-            return False
-        return True
 
     def running(self) -> Path | None:
         """The job that runs now, started by this server or any other."""
@@ -147,7 +145,7 @@ class Jobs:
         """How far this job is."""
         if self.running() == job:
             return State.RUNNING
-        outcome = read_json(job / "outcome.json")
+        outcome = read_object(job / "outcome.json")
         if "code" in outcome:
             return State.FINISHED if outcome["code"] == 0 else State.FAILED
         return State.CANCELLED if (job / "cancelled").exists() else State.INTERRUPTED
@@ -156,7 +154,7 @@ class Jobs:
         """Kills the processes of this job, if it runs, and waits until they are gone."""
         deadline = time.monotonic() + 10
         while self.running() == job:
-            group = read_json(job / "process.json").get("group")
+            group = read_object(job / "process.json").get("group")
             if isinstance(group, int):
                 (job / "cancelled").touch(mode=0o600)
                 with contextlib.suppress(ProcessLookupError):
@@ -186,16 +184,6 @@ def _log_of(job: Path) -> list[str]:
         return []
 
 
-def read_json(path: Path) -> dict:
-    """The object in a file; empty if there is none, or not a whole one."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
 def write_json(path: Path, content: object) -> None:
     """Writes an object, whole or not at all."""
-    with atomic_write(path, force=True) as file:
-        file.write(json_bytes(content))
+    write_file(path, json_bytes(content), force=True)

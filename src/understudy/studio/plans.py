@@ -6,22 +6,22 @@ page, plan and certificate agree.
 
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from understudy.api import make_plan
-from understudy.book import BudgetBook
-from understudy.book.book import percent
-from understudy.book.proposal import propose_run
 from understudy.certificate import plan_statement, public_facts, round_up, standalone_epsilon, statement_meaning
 from understudy.errors import ConfigError, UnderstudyError
-from understudy.privacy.discovery import Binning
-from understudy.privacy.ledger import Guarantee, spent_by
-from understudy.privacy.marginal_noise import ExpectedNoise
+from understudy.institution.book import BudgetBook
+from understudy.institution.book.book import percent
+from understudy.institution.book.proposal import propose_run
+from understudy.privacy.accounting.ledger import Guarantee, spent_by
+from understudy.privacy.accounting.marginal_noise import ExpectedNoise
+from understudy.privacy.mechanisms.discovery import Binning
 from understudy.schema import Schema
 from understudy.synthesizers import read_method
 
 
-class Wish(NamedTuple):
+class Request(NamedTuple):
     """What a run is asked for, beside its schema."""
 
     method: str
@@ -33,7 +33,7 @@ class Wish(NamedTuple):
     """The fraction of the rows that is held out for the disclosure report."""
 
     @classmethod
-    def of(cls, given: dict) -> "Wish":
+    def of(cls, given: dict[str, Any]) -> "Request":
         """From the fields of the page; an empty one stands for its default."""
         epsilon = _number(given, "epsilon", "Epsilon")
         if epsilon is None:
@@ -48,7 +48,7 @@ class Wish(NamedTuple):
         size = None if rows is None else int(rows)
         return cls(method.strip(), epsilon, _number(given, "delta", "Delta"), size, holdout)
 
-    def at_planned_delta(self, num_rows: int | None) -> "Wish":
+    def at_planned_delta(self, num_rows: int | None) -> "Request":
         """The same run at the delta of its plan: a run that holds rows out has fewer, and its default would differ."""
         return self if self.holdout is None else self._replace(delta=self.guarantee.with_delta_for(num_rows).delta)
 
@@ -57,11 +57,11 @@ class Wish(NamedTuple):
         return Guarantee(self.epsilon, self.delta)
 
 
-def describe_plan(schema: Schema, wish: Wish, book: Path | None) -> dict[str, object]:
+def describe_plan(schema: Schema, request: Request, book: Path | None) -> dict[str, object]:
     """Everything that the page shows about a plan. Reads no data."""
-    method, binning = read_method(wish.method), Binning()
-    made = make_plan(schema, method, wish.guarantee, binning=binning)
-    guarantee = wish.guarantee.with_delta_for(schema.rows)
+    method, binning = read_method(request.method), Binning()
+    made = make_plan(schema, method, request.guarantee, binning=binning)
+    guarantee = request.guarantee.with_delta_for(schema.rows)
     statement = plan_statement(made, guarantee, spent_by(made, guarantee), public_facts(schema))
     meaning = statement_meaning(statement)
     queries = [
@@ -89,7 +89,7 @@ def describe_plan(schema: Schema, wish: Wish, book: Path | None) -> dict[str, ob
         },
         "expected": [_noise(each, schema.rows) for each in made.expected],
         "notes": [str(note) for note in made.notes],
-        "book": None if book is None else _use_of(book, schema, wish),
+        "book": None if book is None else _use_of(book, schema, request),
     }
 
 
@@ -105,12 +105,12 @@ def _noise(expected: ExpectedNoise, num_rows: int | None) -> dict[str, object]:
     }
 
 
-def _use_of(path: Path, schema: Schema, wish: Wish) -> dict[str, object]:
+def _use_of(path: Path, schema: Schema, request: Request) -> dict[str, object]:
     """What the run would use of the budget book, or why the book cannot cover it."""
     if schema.drafted:
         return {"refused": "A run with a budget book needs a declared schema. Confirm the draft in step 1 first."}
     try:
-        book, run = propose_run(path, schema, read_method(wish.method), wish.guarantee, Binning())
+        book, run = propose_run(path, schema, read_method(request.method), request.guarantee, Binning())
         cost = book.terms.cost(run.queries, run.guarantee)
         room = book.limit - book.total
         return {
@@ -138,12 +138,12 @@ def describe_book(path: Path) -> dict[str, object]:
     }
 
 
-def _number(given: dict, key: str, what: str) -> float | None:
+def _number(given: dict[str, Any], key: str, what: str) -> float | None:
     value = given.get(key)
     if value in (None, ""):
         return None
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"{what} must be a number, found {str(value)[:40]!r}.") from None
     if not math.isfinite(number):

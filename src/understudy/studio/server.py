@@ -1,6 +1,8 @@
 """The server of the page: routes, answers and errors. The `Guard` decides who may ask, and the `Desk` answers."""
 
 import errno
+import functools
+import importlib
 import importlib.resources
 import json
 import os
@@ -10,6 +12,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,11 +25,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from understudy.errors import ConfigError, UnderstudyError
-from understudy.run.atomic import atomic_write
+from understudy.run.atomic import write_file
 from understudy.studio.desk import REPORTS, Desk
 from understudy.studio.guard import CERTIFICATE_POLICY, REPORT_POLICY, Door, Guard
 
-MOST_BYTES = 4_000_000
+MAX_BYTES = 4_000_000
 """The largest request that is read: a schema with very long lists of categories."""
 
 PAGE = importlib.resources.files("understudy.studio").joinpath("page")
@@ -35,53 +38,48 @@ PAGE = importlib.resources.files("understudy.studio").joinpath("page")
 def make_app(desk: Desk, door: Door) -> ASGIApp:
     """The guarded application."""
 
-    def answers(act: Callable[[Request, Mapping], object]) -> Callable:
+    def answers(act: Callable[..., object], *, takes_content: bool = False) -> Callable[..., Any]:
         """An endpoint that runs `act` in a thread, since planning takes seconds, and sends what it returns as JSON."""
 
         async def endpoint(request: Request) -> Response:
             given = await _read_json(request) if request.method == "POST" else {}
-            return JSONResponse(await run_in_threadpool(act, request, given))
+            content = {"given": given} if takes_content else {}
+            return JSONResponse(await run_in_threadpool(act, **request.path_params, **content))
 
         return endpoint
 
-    def number(request: Request) -> int:
-        return request.path_params["number"]
-
     def send_file(request: Request) -> Response:  # not a coroutine: in a thread too
-        return _file_response(desk, number(request), request.path_params["name"])
+        return _file_response(desk, request.path_params["number"], request.path_params["name"])
 
+    run = "/runs/{number:int}"
+    shown: Mapping[str, Callable[..., object]] = {
+        "/state": desk.describe,
+        "/schema": desk.describe_schema,
+        "/book": desk.describe_book,
+        "/runs": desk.runs,
+        run: desk.run,
+        f"{run}/preview": desk.preview,
+    }
+    changed = {f"{run}/cancel": desk.cancel, f"{run}/resume": desk.resume, f"{run}/discard": desk.discard}
+    changed_as_given: Mapping[str, Callable[..., object]] = {
+        "/schema": functools.partial(_check_schema, desk),
+        "/plan": desk.plan,
+        "/runs": desk.start,
+        f"{run}/report/{{kind}}": desk.report,
+    }
     api = [
-        Route("/state", answers(lambda request, given: desk.describe())),
-        Route("/schema", answers(lambda request, given: desk.describe_schema())),
-        Route("/schema", answers(lambda request, given: _check_schema(desk, given)), methods=["POST"]),
-        Route("/plan", answers(lambda request, given: desk.plan(given)), methods=["POST"]),
-        Route("/book", answers(lambda request, given: desk.describe_book())),
-        Route("/runs", answers(lambda request, given: desk.runs())),
-        Route("/runs", answers(lambda request, given: desk.start(given)), methods=["POST"]),
-        Route("/runs/{number:int}", answers(lambda request, given: desk.run(number(request)))),
-        Route("/runs/{number:int}/preview", answers(lambda request, given: desk.preview(number(request)))),
-        *(
-            Route(
-                f"/runs/{{number:int}}/{name}",
-                answers(lambda request, given, act=act: act(number(request))),  # type: ignore[misc]
-                methods=["POST"],
-            )
-            for name, act in {"cancel": desk.cancel, "resume": desk.resume, "discard": desk.discard}.items()
-        ),
-        Route(
-            "/runs/{number:int}/report/{kind}",
-            answers(lambda request, given: desk.report(number(request), request.path_params["kind"], given)),
-            methods=["POST"],
-        ),
-        Route("/runs/{number:int}/files/{name}", send_file),
+        *(Route(path, answers(act)) for path, act in shown.items()),
+        *(Route(path, answers(act), methods=["POST"]) for path, act in changed.items()),
+        *(Route(path, answers(act, takes_content=True), methods=["POST"]) for path, act in changed_as_given.items()),
+        Route(f"{run}/files/{{name}}", send_file),
     ]
     page = StaticFiles(directory=str(PAGE), html=True)
     routes = [Mount(door.path, routes=[Mount("/api", routes=api), Mount("/", app=page)])]
     handlers = {UnderstudyError: _refuse, HTTPException: _http_error, Exception: _fail}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), door)  # type: ignore[arg-type]
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), door)
 
 
-def _check_schema(desk: Desk, given: Mapping) -> object:
+def _check_schema(desk: Desk, given: Mapping[str, Any]) -> object:
     base = str(given.get("base"))
     if isinstance(given.get("toml"), str):
         return desk.check_toml(given["toml"], base)
@@ -89,14 +87,14 @@ def _check_schema(desk: Desk, given: Mapping) -> object:
     return desk.check_form(form if isinstance(form, dict) else {}, base, save=given.get("save") is True)
 
 
-async def _read_json(request: Request) -> Mapping:
+async def _read_json(request: Request) -> Mapping[str, Any]:
     """The object that a request holds. Only JSON is read, which no form of another site can send."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise HTTPException(415, "Expected JSON.")
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MOST_BYTES:
+        if len(body) > MAX_BYTES:
             raise HTTPException(413, "The request is too large.")
     try:
         given = json.loads(bytes(body) or b"{}")
@@ -142,7 +140,8 @@ def listen(port: int) -> socket.socket:
         opened.close()
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(
-                f"Port {port} is in use. Choose another with --port, or leave it out for a free one."
+                f"Port {port} is in use. Choose another with --port, or leave it out for a free one.",
+                setting="port",
             ) from None
         raise ConfigError(f"Cannot listen on port {port}: {error.strerror}. Choose another with --port.") from None
     return opened
@@ -160,7 +159,8 @@ def serve(desk: Desk, opened: socket.socket, *, browser: bool, tell: Callable[[s
     def stop(*_: object) -> None:
         server.should_exit = True
 
-    threading.Thread(target=_load_planner, daemon=True).start()
+    # The libraries that the first plan would wait for.
+    threading.Thread(target=importlib.import_module, args=("understudy.api",), daemon=True).start()
     # From the moment that the address is known, Ctrl-C ends the server in order, also before it has started.
     before = signal.signal(signal.SIGINT, stop)
     try:
@@ -180,15 +180,5 @@ def _opening_page(folder: Path, door: Door) -> Path:
     """A page that leads to the address: the token must not be in the command line of a browser, which all users see."""
     page = folder / "open.html"
     text = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={door.url}">'
-    with atomic_write(page, force=True) as file:
-        file.write(text.encode())
-    page.chmod(0o600)
+    write_file(page, text.encode(), force=True, mode=0o600)
     return page
-
-
-def _load_planner() -> None:
-    """Loads the libraries that the first plan would wait for."""
-    import understudy.api  # noqa: F401
-
-
-__all__ = ["listen", "make_app", "serve"]

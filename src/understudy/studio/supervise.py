@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.progress import PROGRESS_FILE
-from understudy.run.atomic import atomic_write, json_bytes
+from understudy.studio.jobs import write_json
 
 
 def supervise(folder: Path, locks: Sequence[int]) -> None:
     """Runs the command in job.json. A command that was killed leaves no outcome: the job is unfinished then."""
-    _write(folder / "process.json", {"group": os.getpgrp()})
+    write_json(folder / "process.json", {"group": os.getpgrp()})
     arguments = json.loads((folder / "job.json").read_bytes())["command"]
     with (folder / "log.txt").open("ab") as log:
         code = subprocess.run(
@@ -30,18 +30,13 @@ def supervise(folder: Path, locks: Sequence[int]) -> None:
             check=False,
         ).returncode
     if 0 <= code < 128:
-        _write(folder / "outcome.json", {"code": code})
+        write_json(folder / "outcome.json", {"code": code})
 
 
 def environment(folder: Path) -> dict[str, str]:
     """Without the switch for tracebacks: they may contain values of rows, and the page shows the log."""
     kept = {name: value for name, value in os.environ.items() if name != "UNDERSTUDY_DEBUG"}
     return {**kept, PROGRESS_FILE: str(folder / "progress.json")}
-
-
-def _write(path: Path, content: object) -> None:
-    with atomic_write(path, force=True) as file:
-        file.write(json_bytes(content))
 
 
 if __name__ == "__main__":

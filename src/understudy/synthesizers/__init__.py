@@ -3,7 +3,6 @@
 from understudy.synthesizers.expressions import express as express
 from understudy.synthesizers.expressions import read_method as read_method
 from understudy.synthesizers.expressions import read_setting as read_setting
-from understudy.synthesizers.expressions import with_settings as with_settings
 from understudy.synthesizers.protocol import Capabilities as Capabilities
 from understudy.synthesizers.protocol import HasTrajectory as HasTrajectory
 from understudy.synthesizers.protocol import PublicUse as PublicUse

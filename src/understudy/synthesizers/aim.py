@@ -9,30 +9,30 @@ marginals with more cells than the public number of rows are not candidates.
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from understudy.marginals.estimation import Measurement, estimate
+from understudy.marginals.choice import SizeLimit
+from understudy.marginals.estimation import Fitting, Measurement, estimate
 from understudy.marginals.expected import precision_of
 from understudy.marginals.workload import Workload, candidate_weights, scored_by_error
 from understudy.models.graphical import GraphicalModel
-from understudy.models.junction import Clique, count_cells
+from understudy.models.junction import Clique
 from understudy.notes import Note
-from understudy.privacy.events import ZCDP
-from understudy.privacy.filters import ZCDPFilter
-from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.marginal_noise import ExpectedNoise
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.accounting.events import ZCDP
+from understudy.privacy.accounting.ledger import Budget, Plan, Query
+from understudy.privacy.accounting.marginal_noise import ExpectedNoise
+from understudy.privacy.mechanisms.filters import charge_zcdp
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Domain
-from understudy.settings import AtLeast, Count, Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
-from understudy.synthesizers.run import Run
+from understudy.synthesizers.run import Run, target_note
+from understudy.synthesizers.settings import Count, Positive, TargetWeight, check_settings
 
 ROUNDS_PER_COLUMN = 16
 MEASURING_FRACTION = 0.9  # of a round's cost; the rest is for its selection
 CELLS_PER_MEGABYTE = 2**20 / 8
-FAR_BELOW = 4  # models smaller than the limit by this factor need no exact count of their cells
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class AIM:
     """The cliques to fit. Their subsets are candidates too. None: all 2-way marginals, and with a target all 3-way
     marginals that contain it."""
 
-    target_weight: Annotated[float, AtLeast(1)] = 2.0
+    target_weight: TargetWeight = 2.0
     """The weight of marginals with the target in selections. Without a target it has no effect."""
 
     max_model_size: Positive = 4.0
@@ -61,9 +61,6 @@ class AIM:
     max_rounds: Count | None = None
     """The largest number of marginals to measure. The budget is divided evenly at first; rounds get more of it once
     measuring no longer improves the model. None: 16 for each column."""
-
-    entropy: Positive = 0.01
-    """The weight of the entropy term, which shrinks the model towards independent columns."""
 
     iterations: Count = 60
     """The largest number of iterations of each round's estimation; ten times as many in the last round."""
@@ -76,11 +73,8 @@ class AIM:
         what = f"up to {self._max_rounds(domain)} marginals, each selected and measured under noise"
         query = Query("rounds", what, ZCDP(budget.rho()), columns=domain.names)
         weights = candidate_weights(domain, self.workload, self.target_weight)
-        notes = [Note(f"{len(weights)} candidate marginals; the model has at most {self.max_model_size:g} MB.")]
-        if domain.target is not None:
-            weight = f"have weight {self.target_weight:g} in selections."
-            notes.append(Note(f"Marginals with the target {domain.target!r} {weight}"))
-        return Plan((query,), tuple(notes))
+        note = Note(f"{len(weights)} candidate marginals; the model has at most {self.max_model_size:g} MB.")
+        return Plan((query,), (note, *target_note(domain, self.target_weight)))
 
     def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
         """1-way marginals take a round each. Selected ones have at most the noise of the first rounds; there are fewer
@@ -106,7 +100,7 @@ class AIM:
         zCDP cost of each; the model, the annealing and the limits are functions of noisy answers and public facts.
         """
         rows, domain = run.rows, run.domain
-        privacy_filter = ZCDPFilter(rows, run.plan["rounds"], run.ledger)
+        privacy_filter = charge_zcdp(rows, run.plan["rounds"], run.ledger)
         cost = privacy_filter.rho / self._max_rounds(domain)
         first = rows.max_rows_per_unit / math.sqrt(2 * cost)  # without a selection, the whole cost is for counts
         measured = [Measurement(clique, privacy_filter.noisy_counts(clique, first), first) for clique in domain.one_way]
@@ -135,19 +129,8 @@ class AIM:
         self, domain: Domain, weights: dict[Clique, float], model: GraphicalModel, fraction: float
     ) -> list[Clique]:
         """Marginals that keep the model within this fraction of its size limit, or that it already holds."""
-        limit = self.max_model_size * fraction * CELLS_PER_MEGABYTE
-        held = [set(clique) for clique in model.tree.cliques]
-        cells = count_cells(domain, model.scopes)
-
-        def fits(clique: Clique) -> bool:
-            if any(node.issuperset(clique) for node in held):
-                return True
-            # Adding all but its largest column to every clique of the tree is an upper bound: far below the limit, no
-            # exact count is needed.
-            others = domain.size(clique) // max(domain.shape(clique))
-            return FAR_BELOW * cells * others <= limit or count_cells(domain, [*model.scopes, clique]) <= limit
-
-        return [clique for clique in weights if fits(clique)]
+        limit = SizeLimit(domain, model, self.max_model_size * fraction * CELLS_PER_MEGABYTE)
+        return [clique for clique in weights if limit.fits(clique)]
 
     def _estimate(
         self, rows: PrivateRows, measured: Sequence[Measurement], model: GraphicalModel | None, iterations: int
@@ -155,11 +138,9 @@ class AIM:
         return estimate(
             rows.domain,
             measured,
+            Fitting(iterations=iterations, max_cells=self.max_model_size * CELLS_PER_MEGABYTE),
             total=rows.public_num_rows,
-            iterations=iterations,
-            entropy=self.entropy,
             warm_start=model,
-            max_cells=self.max_model_size * CELLS_PER_MEGABYTE,
         )
 
 

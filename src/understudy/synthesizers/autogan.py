@@ -10,36 +10,34 @@ the budget, regularise the columns (`marginals_fraction=0` leaves them out, as p
 
 import dataclasses
 import math
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from understudy.encoding.features import FEW, Block, Blocks, Layout, is_one_hot, num_features
+from understudy.encoding.features import FEW, Blocks, is_one_hot, num_features
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
-from understudy.models.networks import GENERATORS, Decoded, Decoder, GeneratorNetwork
+from understudy.models.neural import GENERATORS, Decoded, Decoder, GeneratorNetwork
 from understudy.notes import Note
-from understudy.privacy.charges import charge_dpsgd, event_of
-from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
-from understudy.privacy.events import Gaussian, SubsampledGaussian
-from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.moments import check_rows, noisy_gram
-from understudy.privacy.rows import PublicRows
-from understudy.privacy.sampling import round_sampling_rate
+from understudy.privacy.accounting.events import Gaussian, SubsampledGaussian
+from understudy.privacy.accounting.ledger import Budget, Plan, Query
+from understudy.privacy.gradients.charges import charge_dpsgd, event_of
+from understudy.privacy.gradients.clipping import RowLoss
+from understudy.privacy.gradients.dpsgd import ChargedSteps, PublicSteps
+from understudy.privacy.gradients.poisson import round_sampling_rate
+from understudy.privacy.mechanisms.moments import check_rows, noisy_gram
+from understudy.privacy.rows.rows import PublicRows
 from understudy.progress import Progress, prefix_progress, stretch_progress
 from understudy.schema import Domain
-from understudy.settings import AtLeast, Count, InnerFraction, NotNegative, OneOf, Positive, SettingError, Widths
 from understudy.synthesizers.dpgan import check_gan, critic_query, engine_settings, notes_on_steps
 from understudy.synthesizers.neural import NeuralMethod, Trained
 from understudy.synthesizers.protocol import Capabilities, PublicUse
 from understudy.synthesizers.run import Run, calibrate_query
+from understudy.synthesizers.settings import Count, OneOf, Range, SettingError, Widths
 from understudy.training.autoencoder import (
-    RECONSTRUCTIONS,
-    REDUCTIONS,
-    Coded,
     ReconstructionLoss,
     Shifted,
     match_shares,
@@ -49,17 +47,20 @@ from understudy.training.autoencoder import (
 from understudy.training.dpsgd import Descent, train_network
 from understudy.training.gan import Hyperparameters, init_from_networks, train
 from understudy.training.generation import Context
-from understudy.training.loop import RunOptions, TrainingState
-from understudy.training.networks import Autoencoder, Centred, Critic, Encoder, init_at_shares
+from understudy.training.loop import RunOptions
+from understudy.training.neural import Autoencoder, Centred, Critic, Encoder, init_at_shares
 from understudy.training.prepare import PUBLIC_BATCH, Prepared, plan_marginals, prepare
-from understudy.training.settings import ClipNorm, GANSettings
+from understudy.training.settings import GANSettings
 
 ENCODERS = ("joint", "random", "public", "dp_pca")
-MOST_CODE = 32
+MAX_CODE = 32
 """Where `code_size` is left out: half of the columns, and no more than this."""
-MOST_GRAM = 4096
+MAX_GRAM = 4096
 """Features of which all products are measured for dp_pca; more would take gigabytes."""
-ADVICE = "The autoencoder diverged. Lower autoencoder_learning_rate."
+AUTOENCODER_FRACTION, PCA_FRACTION = 0.4, 0.1
+"""Of the budget: for the first phase, and with dp_pca for the second moments. Each is calibrated alone; the critic gets
+the rest."""
+ADVICE = "The autoencoder diverged. Raise epsilon, or lower autoencoder_steps."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,47 +77,34 @@ class AutoGAN(GANSettings, NeuralMethod):
     """joint (trained and noised with the decoder), random, public or dp_pca."""
     code_size: Count | None = None
     """Dimensions of a code, at most as many as features. None: half of the columns, from 2 to 32."""
-    autoencoder_widths: Widths = ()
-    """Hidden layers of the encoder; the decoder mirrors them."""
-    autoencoder_steps: Annotated[int, AtLeast(0)] = 500
+    autoencoder_steps: Annotated[int, Range(0)] = 500
     """Steps of the first phase; each costs budget. 0, with a public encoder: the decoder is the public one."""
     autoencoder_sampling_rate: float | None = None
     """The sampling rate of such a step. None: `sampling_rate`."""
-    autoencoder_learning_rate: Positive = 5e-3
-    """The learning rate of the first phase."""
-    autoencoder_clip_norm: ClipNorm = 1.0
+
+    # Constants of the first phase. An experiment may have them as settings.
+    autoencoder_widths: ClassVar[Widths] = ()
+    """Hidden layers of the encoder; the decoder mirrors them."""
+    autoencoder_learning_rate: ClassVar[float] = 5e-3
+    autoencoder_clip_norm: ClassVar[float] = 1.0
     """The clip norm of one unit's gradient, of encoder and decoder together."""
-    autoencoder_fraction: InnerFraction = 0.4
-    """The fraction of the budget for the first phase, calibrated alone; the critic gets the rest."""
-    autoencoder_noise_multiplier: Positive | None = None
-    """The noise multiplier of the first phase, as papers give it: its steps cost what they cost, whatever
-    `autoencoder_fraction` is, and the critic gets the rest. Left out: by `autoencoder_fraction`."""
-    pca_fraction: InnerFraction = 0.1
-    """With dp_pca: the fraction of the budget for the second moments."""
-    reconstruction: Annotated[str, OneOf(*RECONSTRUCTIONS)] = "typed"
-    """typed: a loss for each kind of column. bce: binary cross-entropy of every feature, as published."""
-    reduction: Annotated[str, OneOf(*REDUCTIONS)] = "sum"
-    """Whether a row's loss is the sum over its columns or their mean."""
-    weight_decay: NotNegative = 0.0
-    """Weight decay of the autoencoder."""
-    latent_critic: bool = False
-    """Whether the critic compares codes of rows with generated codes, instead of rows with decoded ones."""
-    tune_decoder: bool = False
-    """Whether the decoder is trained further, with the generator and from the critic alone; no privacy cost."""
+    autoencoder_noise_multiplier: ClassVar[float | None] = None
+    """The noise multiplier of its steps, as papers state it: the critic gets the rest of the budget.
+    None: it follows from `AUTOENCODER_FRACTION`."""
+    weight_decay: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         check_gan(self)
         if not self.autoencoder_steps and self.encoder != "public":
             advice = "Only encoder=public includes a decoder."
             raise SettingError("autoencoder_steps", 0, "a whole number of at least 1", advice)
-        moments = self.pca_fraction if self.encoder == "dp_pca" else 0
-        if (taken := self.marginals_fraction + self.autoencoder_fraction + moments) >= 1:
+        moments = PCA_FRACTION if self.encoder == "dp_pca" else 0
+        if (taken := self.marginals_fraction + AUTOENCODER_FRACTION + moments) >= 1:
             raise ConfigError(
                 f"marginals, autoencoder and second moments use {taken:g} of the budget, which leaves nothing for "
-                "the critic. Lower marginals_fraction, autoencoder_fraction or pca_fraction."
+                "the critic. Lower marginals_fraction.",
+                setting="marginals_fraction",
             )
-        if self.encoder == "dp_pca" and self.autoencoder_widths:
-            raise ConfigError("The encoder of dp_pca is one linear layer: leave autoencoder_widths empty.")
         round_sampling_rate(self._sampling)
 
     @property
@@ -140,7 +128,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         queries = plan_marginals(domain, budget, self.marginals_fraction)
         if self.encoder == "dp_pca":
             what = "second moments of all features, for the encoder"
-            queries.append(calibrate_query("moments", what, Gaussian, domain, budget.fraction(self.pca_fraction)))
+            queries.append(calibrate_query("moments", what, Gaussian, domain, budget.fraction(PCA_FRACTION)))
         if self.autoencoder_steps:
             rate, steps = round_sampling_rate(self._sampling), self.autoencoder_steps
             network = "autoencoder" if self.encoder == "joint" else "decoder"
@@ -149,7 +137,7 @@ class AutoGAN(GANSettings, NeuralMethod):
                 event = SubsampledGaussian(rate, self.autoencoder_noise_multiplier, steps)
                 queries.append(Query("autoencoder", what, event, columns=domain.names))
             else:
-                part = budget.fraction(self.autoencoder_fraction)
+                part = budget.fraction(AUTOENCODER_FRACTION)
                 queries.append(
                     calibrate_query("autoencoder", what, lambda n: SubsampledGaussian(rate, n, steps), domain, part)
                 )
@@ -158,7 +146,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         if not self.too_large(domain.largest):
             return Plan(tuple(queries), notes)
         note = Note(
-            f"If estimated categories give more than {MOST_GRAM:,} features, the rarest of them become 'other'. "
+            f"If estimated categories give more than {MAX_GRAM:,} features, the rarest of them become 'other'. "
             "Declare them in the schema to keep them."
         )
         return Plan(tuple(queries), (*notes, note))
@@ -169,25 +157,21 @@ class AutoGAN(GANSettings, NeuralMethod):
         if self.code_size is not None and self.code_size > most:
             raise ConfigError(
                 f"code_size is {self.code_size}, but a row has at most {most} features. Use a smaller code_size, or "
-                "leave it out."
-            )
-        numbers_only = self.features == "typed" and domain.numeric and set(domain.numeric) == set(domain.names)
-        if self.reconstruction == "bce" and numbers_only:
-            raise ConfigError(
-                "reconstruction=bce is for features that are 0 or 1, and with features=typed every column of this "
-                "table is a number. Use reconstruction=typed, or features=binned."
+                "leave it out.",
+                setting="code_size",
             )
         if self.encoder == "dp_pca":
             check_rows(domain)
         if self.too_large(domain.merged):
             raise ConfigError(
-                f"dp_pca measures all products of two features, so it supports at most {MOST_GRAM} features, found "
-                f"{sum(domain.merged.sizes)}. Use encoder=random or encoder=joint."
+                f"dp_pca measures all products of two features, so it supports at most {MAX_GRAM} features, found "
+                f"{sum(domain.merged.sizes)}. Use encoder=random or encoder=joint.",
+                setting="encoder",
             )
 
     def too_large(self, domain: Domain) -> tuple[str, ...]:
         """All columns, where dp_pca would measure too many products; estimated categories are merged until it fits."""
-        return domain.names if self.encoder == "dp_pca" and sum(domain.sizes) > MOST_GRAM else ()
+        return domain.names if self.encoder == "dp_pca" and sum(domain.sizes) > MAX_GRAM else ()
 
     def _most_features(self, domain: Domain) -> int:
         """The most features that a row can have, from facts known before any query."""
@@ -202,22 +186,15 @@ class AutoGAN(GANSettings, NeuralMethod):
             for name, size in zip(domain.names, domain.largest.sizes, strict=True)
         )
 
-    def num_checkpoints(self, every: int) -> int:
-        """The number of checkpoints if one is kept every `every` generator steps.
-
-        Refused, before anything is spent, where critics see codes: they cannot evaluate rows.
-        """
-        if self.latent_critic:
-            raise ConfigError("With latent_critic the critics score codes, not rows. Set latent_critic=false.")
-        return self.num_steps // self.critic_steps // every
-
     def _train(self, run: Run, options: RunOptions) -> Trained:
         """Both phases. What leaves a phase is post-processing of its queries.
 
         Rows of a `public` table train an autoencoder without noise, from which the private one begins.
         """
         if self.encoder == "public" and run.public is None:
-            raise ConfigError("encoder=public needs a public table. Name one with --public, or use encoder=joint.")
+            raise ConfigError(
+                "encoder=public needs a public table. Name one with --public, or use encoder=joint.", setting="public"
+            )
         if options.keep_every:
             self.num_checkpoints(options.keep_every)
         prepared = prepare(self, run.rows, run.plan, run.ledger)
@@ -240,7 +217,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         options: RunOptions,
         keys: tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray],
     ) -> Trained:
-        """The second phase: a generator of codes, a critic of decoded rows, or of codes."""
+        """The second phase: a generator of codes, and a critic of decoded rows."""
         generator_key, critic_key, shift_key = keys
         blocks, code = prepared.layout.blocks, autoencoder.decoder.layers[0].weight.shape[1]
         settings = engine_settings(self, blocks, run.rows.public_num_rows, masks=prepared.masks)
@@ -254,17 +231,11 @@ class AutoGAN(GANSettings, NeuralMethod):
             return match_shares(whole, blocks, self.latent, prepared.one_way, key=shift_key)
 
         fixed = decode(codes, autoencoder.decoder).decoder
-        generator: GeneratorNetwork = Decoded(codes, fixed, not self.tune_decoder)
-        encoder: Layout | Coded | None = prepared.encoder
-        if self.latent_critic:
-            settings = dataclasses.replace(settings, blocks=(Block("tanh", code),), marginal_weight=0.0, masks=())
-            generator, encoder = codes, Coded(prepared.layout, autoencoder.encoder)
         plain = Critic(
             num_features(settings.blocks), settings.critic_widths, dropout=settings.critic_dropout, key=critic_key
         )
-        is_centred = prepared.one_way is not None and not self.latent_critic
-        critic = Centred(plain, autoencoder.encoder.centre) if is_centred else plain
-        charged = charge_dpsgd(run.rows, run.plan["critic"], run.ledger, encoder)
+        critic = plain if prepared.one_way is None else Centred(plain, autoencoder.encoder.centre)
+        charged = charge_dpsgd(run.rows, run.plan["critic"], run.ledger, prepared.encoder)
         clip_norm = self.clip_norm if charged.is_private else math.inf
         hyperparameters = Hyperparameters.of(self.critic_learning_rate, self.generator_learning_rate, clip_norm)
         state, checkpoints = train(
@@ -273,16 +244,15 @@ class AutoGAN(GANSettings, NeuralMethod):
             hyperparameters,
             run.ledger.noise.key(),
             network_key=generator_key,
-            context=Context(marginal=None if self.latent_critic else prepared.one_way),
-            state=init_from_networks(settings, hyperparameters, generator, critic),
+            context=Context(marginal=prepared.one_way),
+            state=init_from_networks(settings, hyperparameters, Decoded(codes, fixed), critic),
             options=dataclasses.replace(options, slot=run.ledger.slot()),
         )
 
-        def model_of(state: TrainingState) -> GeneratorModel:
-            average = jax.device_get(state.average)
+        def model_of(average: GeneratorNetwork) -> GeneratorModel:
+            assert isinstance(average, Decoded)
             # An average of one and the same decoder is that decoder up to rounding; it is put back as it was.
-            decoder = average.decoder if self.tune_decoder and not self.latent_critic else fixed
-            whole = jax.device_get(decode(average if self.latent_critic else average.codes, decoder))
+            whole = jax.device_get(decode(average.codes, fixed))
             shape = (code, *reversed(self.autoencoder_widths))
             return prepared.model(self, run.domain.names, whole, decoder=shape)
 
@@ -293,7 +263,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         encoder_key, decoder_key = jax.random.split(key)
         layout, blocks, widths = prepared.layout, prepared.layout.blocks, self.autoencoder_widths
         features = num_features(blocks)
-        wanted = min(MOST_CODE, max(2, len(layout.columns) // 2)) if self.code_size is None else self.code_size
+        wanted = min(MAX_CODE, max(2, len(layout.columns) // 2)) if self.code_size is None else self.code_size
         code = min(wanted, features)  # estimated categories and bins may be fewer than the plan allows
         centre = _centre(blocks, prepared.one_way)
         encoder = Encoder(centre, widths, code, key=encoder_key)
@@ -348,13 +318,12 @@ class AutoGAN(GANSettings, NeuralMethod):
             clip_norm=self.autoencoder_clip_norm,
             penalty=self.weight_decay,
             ema_decay=self.ema_decay,
-            chunk_size=self.chunk_size,
         )
         noise_key, batch_key = jax.random.split(key)
         fixed = None if learns_encoder else autoencoder.encoder
         trained = train_network(
             autoencoder if learns_encoder else autoencoder.decoder,
-            ReconstructionLoss(fixed, blocks, self.reconstruction, self.reduction),
+            self._row_loss(fixed, blocks),
             steps,
             descent,
             batch_key=batch_key,
@@ -363,6 +332,10 @@ class AutoGAN(GANSettings, NeuralMethod):
             advice=ADVICE,
         )
         return Autoencoder(autoencoder.encoder, trained) if isinstance(trained, Decoder) else trained
+
+    def _row_loss(self, fixed: Encoder | None, blocks: Blocks) -> RowLoss:
+        """Of the first phase. An experiment may have another."""
+        return RowLoss(ReconstructionLoss(fixed, blocks))
 
 
 def _centre(blocks: Blocks, marginal: Array | None) -> Float[np.ndarray, " features"]:

@@ -20,24 +20,24 @@ import numpy as np
 from understudy.encoding.features import Blocks
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.models.generator import PosteriorModel
-from understudy.models.networks import GeneratorNetwork
+from understudy.models.neural import GeneratorNetwork
 from understudy.models.zeros import Masks
 from understudy.notes import Note
-from understudy.privacy.charges import charge_langevin, event_of
-from understudy.privacy.clipping import Clip
-from understudy.privacy.events import SubsampledGaussian
-from understudy.privacy.langevin import SCHEDULES, Law, Stage, stages, step_parameters
-from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.sampling import round_sampling_rate
+from understudy.privacy.accounting.events import SubsampledGaussian
+from understudy.privacy.accounting.ledger import Budget, Plan, Query
+from understudy.privacy.gradients.charges import charge_langevin, event_of
+from understudy.privacy.gradients.clipping import Clip
+from understudy.privacy.gradients.langevin import SCHEDULES, Law, Stage, stages, step_parameters
+from understudy.privacy.gradients.poisson import round_sampling_rate
 from understudy.schema import Domain
-from understudy.settings import Between, Count, Fraction, NotNegative, OneOf, Positive, Widths, check_settings
 from understudy.synthesizers.protocol import Capabilities
 from understudy.synthesizers.run import Run, describe_chosen_steps, moments_note
+from understudy.synthesizers.settings import Count, NotNegative, OneOf, Positive, Widths, check_settings
 from understudy.training.critics import one_hot_blocks
 from understudy.training.generation import Context
 from understudy.training.langevin import PRIORS, Chains, train_chains
 from understudy.training.loop import RunOptions, TrainingCheckpoint
-from understudy.training.networks import CriticMixture
+from understudy.training.neural import CriticMixture
 from understudy.training.prepare import Prepared, plan_marginals, prepare
 from understudy.training.settings import (
     ClipNorm,
@@ -51,11 +51,19 @@ from understudy.training.trajectory import Trajectory, score_by_critics
 
 SAMPLERS = ("sgld", "sghmc")
 PAIRS = ("mean", "sum")
-MOST_STAGES = 8
+MAX_STAGES = 8
 ABSURD = 100.0
 """Beyond this temperature the noise of privacy has little to do with the posterior: a warning says so."""
 STEP = 0.1
 """Where no step size is given it is this over the public number of rows: so far goes a step along the mean gradient."""
+
+
+DECAY, OFFSET = 0.55, 100.0
+"""The polynomial schedule (Welling and Teh's gamma and b): its exponent, and the iterations before it falls."""
+FRICTION = 0.1
+"""For sghmc, the fraction of the momentum that each update loses (Chen, Fox and Guestrin's alpha)."""
+BURN_IN = 0.5
+"""The fraction of the steps before the first state that is kept."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,26 +82,17 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
     """Iterations; in each, every chain is updated. Left out: 1000, or as many as the budget covers with
     `noise_multiplier`."""
     generator_chains: Count = 10
+    """The number of generators, each sampled by a chain of its own."""
     discriminator_chains: Count = 1
     """Each of them queries the private rows and is charged."""
     updates: Count = 1
     """Updates of every chain in an iteration."""
     sampler: Annotated[str, OneOf(*SAMPLERS)] = "sgld"
     """sgld, or sghmc: with momentum."""
-    friction: Annotated[float, Between(0, 1, open_low=True)] = 0.1
-    """Of sghmc: the fraction of the momentum that is lost in an update."""
     step_size: Positive | None = None
     """None: 0.1 over the public number of rows. If set, the noise that Langevin dynamics needs counts for privacy."""
-    generator_step: Positive = 1.0
-    """Step size of the generators, over that of the discriminators."""
     schedule: Annotated[str, OneOf(*SCHEDULES)] = "constant"
     """constant, polynomial or exponential: how step sizes fall, in at most eight stages."""
-    decay: NotNegative = 0.55
-    """Exponent of the polynomial schedule."""
-    offset: Positive = 100.0
-    """Iterations after which the polynomial schedule begins to fall."""
-    burn_in: Fraction = 0.5
-    """The fraction of the steps before the first state that is kept."""
     samples_per_chain: Count = 5
     """States kept of every generator chain, evenly thinned over the steps after burn-in."""
     posterior_temperature: NotNegative = 1e-3
@@ -101,11 +100,13 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
     prior: Annotated[str, OneOf(*PRIORS)] = "unit"
     """Normals around zero: unit, as published, or scaled: the variance is divided by the inputs of a layer."""
     prior_stddev: Positive = 1.0
+    """The standard deviation of those normals."""
     chain_pairs: Annotated[str, OneOf(*PAIRS)] = "mean"
     """mean over pairs of chains, or sum: the published power posterior."""
     clip_norm: ClipNorm = 1.0
     """The clip norm of one unit's gradient in an update."""
     generator_widths: Widths = (128, 128)
+    """The widths of the hidden layers of a generator."""
     critic_widths: Widths = (64, 64)
     """Small on purpose: noise grows with the number of weights."""
     generator_batch: Count = 128
@@ -119,15 +120,16 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
         if self.noise_multiplier is None and self._thinning < 1:
             raise ConfigError(
                 f"samples_per_chain is {self.samples_per_chain}, but a chain has "
-                f"{self.num_steps - self._burn_in_steps} steps after burn-in. Raise steps, or lower samples_per_chain "
-                "or burn_in."
+                f"{self.num_steps - self._burn_in_steps} steps after burn-in. Raise steps, or lower "
+                "samples_per_chain.",
+                setting="samples_per_chain",
             )
         round_sampling_rate(self.sampling_rate)
         self._chains(one_hot_blocks((2, 2)), 100)  # refuses unknown words before anything is spent
 
     @property
     def _burn_in_steps(self) -> int:
-        return math.ceil(self.burn_in * self.num_steps)
+        return math.ceil(BURN_IN * self.num_steps)
 
     @property
     def _thinning(self) -> int:
@@ -136,7 +138,7 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
 
     @property
     def _friction(self) -> float:
-        return 1.0 if self.sampler == "sgld" else self.friction
+        return 1.0 if self.sampler == "sgld" else FRICTION
 
     @property
     def _power(self) -> float:
@@ -150,9 +152,7 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
     def _stages(self, num_rows: int, steps: int | None = None) -> tuple[Stage, ...]:
         """The schedule, of a number of steps that is tried or else of that of the settings."""
         first = STEP / num_rows if self.step_size is None else self.step_size
-        return stages(
-            steps or self.num_steps, first, self.schedule, decay=self.decay, offset=self.offset, most=MOST_STAGES
-        )
+        return stages(steps or self.num_steps, first, self.schedule, decay=DECAY, offset=OFFSET, most=MAX_STAGES)
 
     @property
     def _law(self) -> Law:
@@ -238,8 +238,7 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
     def fit(self, run: Run) -> PosteriorModel:
         """Formal guarantee: the cost of the plan's queries. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""
-        queries = [query for query in run.plan if query.key != "one_way"]
-        self._check_plan(queries, run.domain)
+        queries = self._planned(run)
         each = self.discriminator_chains * self.updates
         made = sum(event_of(query, SubsampledGaussian).steps for query in queries) // each
         chosen = self if self.noise_multiplier is None else self._with_steps(made)
@@ -252,8 +251,7 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
 
         Formal guarantee: that of `fit`. Burn-in is a matter of which checkpoints are used.
         """
-        queries = [query for query in run.plan if query.key != "one_way"]
-        self._check_plan(queries, run.domain)
+        queries = self._planned(run)
         options = RunOptions(keep_every=every, keep_last=checkpoints, progress=run.progress)
         prepared, kept = self._train(run, queries, options)
         models = tuple(PosteriorModel(prepared.model(self, run.domain.names, state.average)) for state in kept)
@@ -275,12 +273,11 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
         text, is_hot = self._describe_temperature(domain.num_rows, noise)
         if is_hot:
             warnings.warn(text, stacklevel=2)
-        scaled = [Stage(stage.iterations, stage.eta * self.generator_step) for stage in schedule]
         kept = train_chains(
             self._chains(prepared.layout.blocks, domain.num_rows, prepared.masks),
             charged,
             Clip.flat(self.clip_norm if is_private else math.inf),
-            step_parameters(scaled, [0.0] * len(schedule), dataclasses.replace(self._law, drift_sensitivity=0.0)),
+            step_parameters(schedule, [0.0] * len(schedule), dataclasses.replace(self._law, drift_sensitivity=0.0)),
             ledger.noise.key(),
             network_key=jax.random.split(run.key)[0],
             context=Context(marginal=prepared.marginal),
@@ -288,8 +285,9 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
         )
         return prepared, kept
 
-    def _check_plan(self, queries: Sequence[Query], domain: Domain) -> None:
-        """Refuses queries of other settings: what is done follows from these ones, so they must be what is charged."""
+    def _planned(self, run: Run) -> list[Query]:
+        """The queries of discriminators. Those of other settings are refused: what is done follows from these ones."""
+        queries, domain = [query for query in run.plan if query.key != "one_way"], run.domain
         events = [query.event for query in queries]
         multipliers = [event.noise_multiplier for event in events if isinstance(event, SubsampledGaussian)]
         expected: list[SubsampledGaussian] | None = None
@@ -302,6 +300,7 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
             raise BudgetExceeded(
                 "The plan charges for different updates than these settings make. Plan and fit with the same settings."
             )
+        return queries
 
     def _chains(self, blocks: Blocks, num_rows: int, masks: Masks = ()) -> Chains:
         rate = round_sampling_rate(self.sampling_rate)

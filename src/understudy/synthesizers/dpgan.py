@@ -15,24 +15,23 @@ import jax
 
 from understudy.encoding.features import Blocks
 from understudy.errors import ConfigError
-from understudy.models.generator import GeneratorModel
 from understudy.models.zeros import Masks
 from understudy.notes import Level, Note
-from understudy.privacy.charges import UnitCounts, charge_dpsgd, event_of
-from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
-from understudy.privacy.events import SubsampledGaussian
-from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.sampling import round_sampling_rate
-from understudy.privacy.sums import MOST_NOISE
+from understudy.privacy.accounting.events import SubsampledGaussian
+from understudy.privacy.accounting.ledger import Budget, Plan, Query
+from understudy.privacy.gradients.charges import UnitCounts, charge_dpsgd, event_of
+from understudy.privacy.gradients.clipping import MAX_CLIP, MIN_CLIP
+from understudy.privacy.gradients.poisson import round_sampling_rate
+from understudy.privacy.gradients.sums import MAX_NOISE
 from understudy.schema import Domain
-from understudy.settings import check_settings
-from understudy.synthesizers.neural import TargetMethod, Trained
+from understudy.synthesizers.neural import ConditionalMethod, TargetMethod, Trained
 from understudy.synthesizers.protocol import Capabilities, PublicUse
 from understudy.synthesizers.run import Run, calibrate_query, describe_chosen_steps, moments_note
+from understudy.synthesizers.settings import check_settings
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Hyperparameters, init_state, train
 from understudy.training.generation import Context
-from understudy.training.loop import RunOptions, TrainingState
+from understudy.training.loop import RunOptions
 from understudy.training.prepare import plan_marginals, prepare, warm_start
 from understudy.training.settings import ClipSettings, GANSettings, Settings, TargetSettings
 
@@ -78,7 +77,10 @@ def check_gan(method: GANSettings) -> None:
     check_settings(method)
     method.check_steps()
     if method.noise_multiplier is None and method.num_steps % method.critic_steps:
-        raise ConfigError(f"steps ({method.num_steps}) must be a multiple of critic_steps ({method.critic_steps}).")
+        raise ConfigError(
+            f"steps ({method.num_steps}) must be a multiple of critic_steps ({method.critic_steps}).",
+            setting="critic_steps",
+        )
     round_sampling_rate(method.sampling_rate)
     engine_settings(method, one_hot_blocks((2, 2)), 100)
 
@@ -96,10 +98,6 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
         return Capabilities(
             trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=self._holds_target, rows=True
         )
-
-    def num_checkpoints(self, every: int) -> int:
-        """The number of checkpoints if one is kept every `every` generator steps."""
-        return self.num_steps // self.critic_steps // every
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Noisy marginals, then all critic steps, which take the rest. No cost depends on the rows."""
@@ -124,9 +122,9 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
                 "generated rows are not clipped: the critic is biased towards calling every row generated, and may "
                 "learn little else. Set fake_term=clipped."
             )
-        largest = self.clip_norm if self.adaptive_clip == "none" else MOST_CLIP
-        most = MOST_NOISE / event_of(query, SubsampledGaussian).noise_multiplier
-        if self.clip_allocation == "equal" and largest / LEAST_CLIP > most:
+        largest = self.clip_norm if self.adaptive_clip == "none" else MAX_CLIP
+        most = MAX_NOISE / event_of(query, SubsampledGaussian).noise_multiplier
+        if self.clip_allocation == "equal" and largest / MIN_CLIP > most:
             texts.append(
                 "With clip_allocation=equal all weights get the noise of the largest clip norm. A group whose clip "
                 f"norm is more than {most:,.0f} times smaller cannot have it: the training then fails, and its budget "
@@ -154,7 +152,7 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
             start = warm_start(
                 settings, units, hyperparameters, warm_key, fresh, context, iterations=iterations, progress=run.progress
             )
-        state, checkpoints = train(
+        trained = train(
             settings,
             charged,
             hyperparameters,
@@ -164,11 +162,8 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
             state=start,
             options=dataclasses.replace(options, slot=ledger.slot()),
         )
-
-        def model_of(state: TrainingState) -> GeneratorModel:
-            return prepared.model(self, rows.domain.names, jax.device_get(state.average), context.conditions)
-
-        return Trained(state, checkpoints, model_of)
+        names, conditions = rows.domain.names, context.conditions
+        return Trained(*trained, lambda generator: prepared.model(self, names, generator, conditions))
 
     def _unit_counts(self, query: Query, batch_size: int) -> UnitCounts | None:
         """The counts that adaptive_clip="quantile" needs of every step, within its cost.
@@ -189,4 +184,22 @@ class DPGAN(CriticGAN):
     >>> from understudy.synthesizers import express
     >>> express(us.DPGAN(loss="wgan"))  # as --method reads it
     'dpgan(loss=wgan)'
+    """
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DPCTGAN(ConditionalMethod, CriticGAN):
+    """A GAN with a generator conditioned on a category of one column; its critic is trained by DP-SGD.
+
+    After Xu et al., "Modeling tabular data using conditional GAN", 2019, and its private version in Rosenblatt et al.,
+    2020. The published construction reads categories and frequencies off the rows and samples rows by their category,
+    which breaks the amplification it counts on. Here the one-way marginals are noisy, a row takes its condition from
+    itself, and weights before the clip stand for training by sampling, so every row enters a step with the same public
+    probability. The cross-entropy that tells the generator to meet its condition compares noisy marginals with
+    generated rows: it is kept.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.DPCTGAN(steps=2000))  # as --method reads it
+    'dpctgan(steps=2000)'
     """

@@ -11,11 +11,17 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from understudy.errors import ConfigError
-from understudy.settings import build, changed_settings, read_value, replace_settings, settings_of, write_value
 from understudy.synthesizers.protocol import Synthesizer
 from understudy.synthesizers.registry import LEARNERS, learner_class, name_of, synthesizer_class
+from understudy.synthesizers.settings import (
+    build,
+    changed_settings,
+    read_value,
+    replace_settings,
+    settings_of,
+    write_value,
+)
 
-Method = TypeVar("Method", bound=Synthesizer)
 Part = TypeVar("Part")  # a synthesizer, or a learner
 
 _WORD = re.compile(r"""(?P<space>\s+)|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,=()\[\]"']+""")
@@ -27,12 +33,7 @@ def read_method(expression: str, settings: Mapping[str, object] | None = None) -
     >>> read_method("independent(smoothing=0.1)")
     Independent(smoothing=0.1)
     """
-    return with_settings(_Reader(expression).read(), settings or {})
-
-
-def with_settings(synthesizer: Method, settings: Mapping[str, object]) -> Method:
-    """The same synthesizer with some settings changed; unknown names are refused with the valid ones."""
-    return replace_settings(synthesizer, settings) if settings else synthesizer
+    return replace_settings(_Reader(expression).read(), settings or {})
 
 
 def read_setting(text: str) -> tuple[str, object]:
@@ -43,7 +44,7 @@ def read_setting(text: str) -> tuple[str, object]:
     """
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise ConfigError(f"A setting is written name=value, found {text!r}.")
+        raise ConfigError(f"A setting is written name=value, found {text!r}.", setting=text)
     return name.strip(), read_value(value.strip())
 
 
@@ -132,7 +133,7 @@ def _build(
     if isinstance(named := settings.get("inner"), str):
         settings = {**settings, "inner": _build(synthesizer_class, named, [], {})}
     if not inner and "inner" not in settings and "inner" in settings_of(cls):
-        raise ConfigError(f"{name} wraps another method. Name that method first, as in {name}(dpgan).")
+        raise ConfigError(f"{name} wraps another method. Name that method first, as in {name}(dpgan).", setting="inner")
     try:
         return build(cls, inner, settings)
     except TypeError as error:

@@ -8,30 +8,32 @@ it; a round may select several; the generator and its loss are those of `margina
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import jax
 
 from understudy.marginals.estimation import Measurement
 from understudy.marginals.expected import precision_of, spread_precision
-from understudy.marginals.generator import FittedGenerator, GeneratorSettings, estimate_generator, train_generator
+from understudy.marginals.generator import FittedGenerator, GeneratorSettings, estimate_generator
 from understudy.marginals.workload import Workload, candidate_weights, scored_by_error
 from understudy.models.mixture import MixtureOfProducts
 from understudy.notes import Note
-from understudy.privacy.events import Gaussian, Selections
-from understudy.privacy.filters import GaussianFilter, charge_marginals
-from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.marginal_noise import ExpectedNoise
-from understudy.privacy.rows import Clique
-from understudy.privacy.selection import MarginalSelector, noisy_selections
+from understudy.privacy.accounting.events import Gaussian, Selections
+from understudy.privacy.accounting.ledger import Budget, Plan, Query
+from understudy.privacy.accounting.marginal_noise import ExpectedNoise
+from understudy.privacy.mechanisms.filters import GaussianFilter, charge_marginals
+from understudy.privacy.mechanisms.selection import MarginalSelector, noisy_selections
+from understudy.privacy.rows.rows import Clique
 from understudy.schema import Domain
-from understudy.settings import AtLeast, Count, InnerFraction, check_settings
 from understudy.synthesizers.protocol import Capabilities
-from understudy.synthesizers.run import Run
+from understudy.synthesizers.run import Run, target_note
+from understudy.synthesizers.settings import Count, InnerFraction, TargetWeight, check_settings
 from understudy.training.loop import RunOptions
 from understudy.training.trajectory import Trajectory
 
 SELECTIONS_PER_COLUMN = 2
+ONE_WAY_FRACTION = 0.2
+"""The fraction of the precision, the inverse variance of the noise, for 1-way marginals."""
 ROUND_STEPS = 1 / 16
 """The training steps of a round, as a fraction of those of the last training."""
 
@@ -52,7 +54,7 @@ class GEM(GeneratorSettings):
     """The cliques to fit. Their subsets are candidates too. None: all 2-way marginals, and with a target all 3-way
     marginals that contain it."""
 
-    target_weight: Annotated[float, AtLeast(1)] = 2.0
+    target_weight: TargetWeight = 2.0
     """The weight of marginals with the target in selections. Without a target it has no effect."""
 
     num_selections: Count | None = None
@@ -64,9 +66,6 @@ class GEM(GeneratorSettings):
     selection_fraction: InnerFraction = 0.1
     """The fraction of the budget for selections."""
 
-    one_way_fraction: InnerFraction = 0.2
-    """The fraction of the precision, the inverse variance of the noise, for 1-way marginals."""
-
     def __post_init__(self) -> None:
         check_settings(self)
 
@@ -74,8 +73,9 @@ class GEM(GeneratorSettings):
         """All selections as one query, and one Gaussian query for all marginals. Neither cost depends on which
         marginals are selected, or on their sizes."""
         candidates = candidate_weights(domain, self.workload, self.target_weight)  # refuses unknown columns
-        selections, what, notes = self._num_selections(domain), "1-way marginals", []
-        queries = []
+        selections, what = self._num_selections(domain), "1-way marginals"
+        queries: list[Query] = []
+        notes: list[Note] = []
         if selections:
             least = budget.fraction(self.selection_fraction).calibrate(
                 lambda noise: [Selections(1 / noise, selections)]
@@ -83,10 +83,7 @@ class GEM(GeneratorSettings):
             choice = f"selection of {selections} marginals, in {len(self._counts(domain))} rounds"
             queries.append(Query("rounds", choice, Selections(1 / least, selections), columns=domain.names))
             what = f"1-way marginals, and {selections} selected marginals"
-            notes.append(Note(f"{len(candidates)} candidate marginals."))
-            if domain.target is not None:
-                weight = f"have weight {self.target_weight:g} in selections."
-                notes.append(Note(f"Marginals with the target {domain.target!r} {weight}"))
+            notes = [Note(f"{len(candidates)} candidate marginals."), *target_note(domain, self.target_weight)]
         noise = budget.after(queries).calibrate(lambda noise: [Gaussian(noise)])
         queries.append(Query("marginals", what, Gaussian(noise), columns=domain.names))
         return Plan(tuple(queries), tuple(notes))
@@ -105,7 +102,7 @@ class GEM(GeneratorSettings):
     def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
         """1-way marginals have their fraction of the precision, and selected ones the rest, each evenly."""
         precision, selections = precision_of(plan["marginals"].event, max_rows_per_unit), self._num_selections(domain)
-        fraction = self.one_way_fraction if selections else 1.0
+        fraction = ONE_WAY_FRACTION if selections else 1.0
         most = max(map(len, candidate_weights(domain, self.workload, self.target_weight)))
         selected = spread_precision(2, selections, precision * (1 - fraction))
         return (
@@ -134,20 +131,20 @@ class GEM(GeneratorSettings):
         first_key, last_key = jax.random.split(run.key)
         select = noisy_selections(rows, run.plan["rounds"], run.ledger) if counts else None
         privacy_filter = charge_marginals(rows, run.plan["marginals"], run.ledger)
-        one_way = privacy_filter.precision * (self.one_way_fraction if counts else 1.0)
+        one_way = privacy_filter.precision * (ONE_WAY_FRACTION if counts else 1.0)
         measured = _measure(privacy_filter, domain.one_way, one_way)
         brief = dataclasses.replace(self, steps=math.ceil(self.steps * ROUND_STEPS))
         fitted = None
         for number, count in enumerate(counts):
             assert select is not None
             total, key = rows.public_num_rows, jax.random.fold_in(first_key, number)
-            fitted = estimate_generator(domain, measured, total=total, settings=brief, key=key, warm_start=fitted)
+            fitted = estimate_generator(domain, measured, total=total, settings=brief, key=key, warm_start=fitted)[-1]
             precision = privacy_filter.left * count / sum(counts[number:])
             chosen = self._select(rows.measured_domain, fitted.model, select, count, math.sqrt(count / precision))
             measured += _measure(privacy_filter, chosen, precision)
             run.report((number + 1) / 2 / len(counts), f"{len(measured)} marginals measured")
         start = 0.5 if counts else 0.0
-        return train_generator(
+        return estimate_generator(
             domain,
             measured,
             total=rows.public_num_rows,

@@ -8,13 +8,13 @@ import numpy as np
 from understudy.marginals.estimation import Measurement, estimate, measure
 from understudy.marginals.expected import expected_of_counts
 from understudy.models.graphical import GraphicalModel
-from understudy.privacy.events import DiscreteGaussian
-from understudy.privacy.ledger import Budget, Plan
-from understudy.privacy.marginal_noise import ExpectedNoise
+from understudy.privacy.accounting.events import DiscreteGaussian
+from understudy.privacy.accounting.ledger import Budget, Plan
+from understudy.privacy.accounting.marginal_noise import ExpectedNoise
 from understudy.schema import Domain
-from understudy.settings import Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
 from understudy.synthesizers.run import Run, calibrate_query
+from understudy.synthesizers.settings import Positive, check_settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,23 +9,24 @@ merged.
 import dataclasses
 import itertools
 import math
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from understudy.marginals.estimation import Measurement, estimate, measure
+from scipy.cluster.hierarchy import DisjointSet
+
+from understudy.marginals.estimation import Fitting, Measurement, estimate, measure
 from understudy.marginals.expected import expected_of_counts
 from understudy.marginals.workload import scored_by_error
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique
-from understudy.notes import Note
-from understudy.privacy.events import DiscreteGaussian, Event, Selections
-from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.marginal_noise import ExpectedNoise
-from understudy.privacy.rows import PrivateRows
-from understudy.privacy.selection import MarginalSelector, noisy_selections
+from understudy.privacy.accounting.events import DiscreteGaussian, Event, Selections
+from understudy.privacy.accounting.ledger import Budget, Plan, Query
+from understudy.privacy.accounting.marginal_noise import ExpectedNoise
+from understudy.privacy.mechanisms.selection import MarginalSelector, noisy_selections
+from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import Domain
-from understudy.settings import AtLeast, Count, Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
-from understudy.synthesizers.run import Run
+from understudy.synthesizers.run import Run, target_note
+from understudy.synthesizers.settings import Count, Positive, TargetWeight, check_settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,11 +44,8 @@ class MST:
     fractions: tuple[Positive, Positive, Positive] = (1 / 3, 1 / 3, 1 / 3)
     """The fractions of the zCDP budget for 1-way marginals, the selection of the tree, and its 2-way marginals."""
 
-    target_weight: Annotated[float, AtLeast(1)] = 2.0
+    target_weight: TargetWeight = 2.0
     """The weight of pairs with the target in the selection of the tree. Without a target it has no effect."""
-
-    entropy: Positive = 0.01
-    """The weight of the entropy term, which shrinks the model towards independent columns."""
 
     iterations: Count = 1000
     """The largest number of iterations of an estimation. Post-processing: costs time, not budget."""
@@ -66,7 +64,7 @@ class MST:
         }
         events = self._events(domain, budget, noise)
         queries = tuple(Query(key, what[key], event, columns=domain.names) for key, event in events.items())
-        return Plan(queries, self._notes(domain))
+        return Plan(queries, target_note(domain, self.target_weight, "Pairs", "the selection of the tree"))
 
     def _events(self, domain: Domain, budget: Budget, noise: float) -> dict[str, Event]:
         """The three queries at zCDP costs of fractions / noise^2."""
@@ -81,12 +79,6 @@ class MST:
             "tree": Selections(math.sqrt(8 * rho[1] / edges), edges),
             "two_way": DiscreteGaussian(sensitivity * math.sqrt(edges / (2 * rho[2])), edges, sensitivity),
         }
-
-    def _notes(self, domain: Domain) -> tuple[Note, ...]:
-        if domain.target is None:
-            return ()
-        weight = f"have weight {self.target_weight:g} in the selection of the tree."
-        return (Note(f"Pairs with the target {domain.target!r} {weight}"),)
 
     def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
         """The noise of both bundles of counts."""
@@ -112,9 +104,7 @@ class MST:
         return model
 
     def _estimate(self, rows: PrivateRows, measurements: list[Measurement]) -> GraphicalModel:
-        return estimate(
-            rows.domain, measurements, total=rows.public_num_rows, iterations=self.iterations, entropy=self.entropy
-        )
+        return estimate(rows.domain, measurements, Fitting(iterations=self.iterations), total=rows.public_num_rows)
 
     def _select_tree(
         self, domain: Domain, draft: GraphicalModel, select: MarginalSelector, measurement: Query
@@ -129,14 +119,13 @@ class MST:
         stddev = measurement.event.stddev
         pairs = list(itertools.combinations(domain.names, 2))
         expected = dict(zip(pairs, draft.marginals(pairs), strict=True))
-        component = {name: name for name in domain.names}
+        connected = DisjointSet(domain.names)
         tree: list[Clique] = []
         while len(tree) < len(domain.names) - 1:
-            open_pairs = [(a, b) for a, b in pairs if component[a] != component[b]]
+            open_pairs = [(a, b) for a, b in pairs if not connected.connected(a, b)]
             weights = [self.target_weight if domain.target in pair else 1.0 for pair in open_pairs]
             tables = [expected[pair] for pair in open_pairs]
             a, b = open_pairs[select(scored_by_error(domain, open_pairs, tables, weights, stddev))]
             tree.append((a, b))
-            merged = component[b]
-            component = {name: component[a] if each == merged else each for name, each in component.items()}
+            connected.merge(a, b)
         return tree

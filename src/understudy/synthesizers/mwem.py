@@ -24,25 +24,25 @@ from understudy.marginals.expected import expected_of_counts
 from understudy.models.graphical import GraphicalModel, log_possible
 from understudy.models.junction import Clique, junction_tree, zeros_within
 from understudy.notes import Note
-from understudy.privacy.counts import ChargedAnswers, noisy_answers
-from understudy.privacy.events import DiscreteGaussian, Event, LaplaceMarginals, Selections
-from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.marginal_noise import ExpectedNoise
-from understudy.privacy.rows import Box
-from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
+from understudy.privacy.accounting.events import DiscreteGaussian, Event, LaplaceMarginals, Selections
+from understudy.privacy.accounting.ledger import Budget, Plan, Query
+from understudy.privacy.accounting.marginal_noise import ExpectedNoise
+from understudy.privacy.mechanisms.counts import noisy_answers
+from understudy.privacy.mechanisms.selection import Candidates, noisy_selections
+from understudy.privacy.rows.rows import Box
 from understudy.schema import Domain
-from understudy.settings import Advice, AtLeast, Count, InnerFraction, Listed, OneOf, check_settings
 from understudy.synthesizers.protocol import Capabilities
 from understudy.synthesizers.run import Run
+from understudy.synthesizers.settings import Advice, Count, InnerFraction, Listed, OneOf, TargetWeight, check_settings
 
-MOST_CELLS = 10_000_000
+MAX_CELLS = 10_000_000
 MANY_CELLS = 1_000_000
 COMFORTABLE_CELLS = 500_000
 """The limit of automatic groups: a round then takes tenths of a second."""
-MOST_COLUMNS = 32  # NumPy before version 2 has no more axes
+MAX_COLUMNS = 32  # NumPy before version 2 has no more axes
 LAST_PASSES = 10
 """The last update makes this many times the passes of the others."""
-LEAST_MASS = 1e-3  # a running sum that falls by this factor has lost as many digits
+MIN_MASS = 1e-3  # a running sum that falls by this factor has lost as many digits
 ROUNDS_PER_COLUMN = {"cuboid": 1, "range": 10, "cell": 10}
 """A cuboid is the answer to all of its cells at once; other queries are single counts."""
 
@@ -99,7 +99,7 @@ class MWEM:
     """The score of a query: `penalised` (absolute error minus the expected error of measuring it) or `mean` (mean error
     of a cell, as in the library)."""
 
-    target_weight: Annotated[float, AtLeast(1)] = 2.0
+    target_weight: TargetWeight = 2.0
     """The weight of queries with the target in selections. Without a target it has no effect."""
 
     mw_passes: Count = 20
@@ -111,9 +111,14 @@ class MWEM:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.splits is not None and self.split_factor is not None:
-            raise ConfigError("Give splits or split_factor, not both: each determines the groups of columns.")
+            raise ConfigError(
+                "Give splits or split_factor, not both: each determines the groups of columns.", setting="split_factor"
+            )
         if self.measure_only and self.workload != "cuboid":
-            raise ConfigError(f"measure_only measures whole marginals: workload must be cuboid, found {self.workload}.")
+            raise ConfigError(
+                f"measure_only measures whole marginals: workload must be cuboid, found {self.workload}.",
+                setting="workload",
+            )
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One query for all answers and one for all selections, calibrated so that together they fill the budget.
@@ -125,8 +130,9 @@ class MWEM:
         if crowded := self.too_large(domain.merged):
             raise ConfigError(
                 f"A histogram of the columns {', '.join(crowded)} may have {domain.merged.size(crowded):,} cells in "
-                f"{len(crowded)} columns; it may have at most {MOST_CELLS:,} cells and {MOST_COLUMNS} columns. Use "
-                "smaller splits (or leave them out), fewer bins (--max-bins), or drop columns."
+                f"{len(crowded)} columns; it may have at most {MAX_CELLS:,} cells and {MAX_COLUMNS} columns. Use "
+                "smaller splits (or leave them out), fewer bins (--max-bins), or drop columns.",
+                setting="splits",
             )
         noise = budget.calibrate(lambda noise: list(self._events(domain, budget, noise).values()))
         if self.noise == "laplace":  # the sum of all costs, where other accountants would allow less noise
@@ -182,7 +188,7 @@ class MWEM:
             texts.append(f"Queries with the target {domain.target!r} have weight {self.target_weight:g} in selections.")
         if self.too_large(domain.largest):
             texts.append(
-                f"If estimated categories make a histogram larger than {MOST_CELLS:,} cells, the rarest of them become "
+                f"If estimated categories make a histogram larger than {MAX_CELLS:,} cells, the rarest of them become "
                 "'other'. To keep them, declare them in the schema or use smaller splits."
             )
         if cells > MANY_CELLS:
@@ -198,7 +204,7 @@ class MWEM:
         Estimated lists of categories are merged until they do (`encoding.merge_rarest`).
         """
         return next(
-            (group for group in self._groups(domain) if domain.size(group) > MOST_CELLS or len(group) > MOST_COLUMNS),
+            (group for group in self._groups(domain) if domain.size(group) > MAX_CELLS or len(group) > MAX_COLUMNS),
             (),
         )
 
@@ -237,47 +243,42 @@ class MWEM:
         answers, rounds = self._num_queries(domain)
         if self.too_large(domain):
             raise ConfigError("These columns have more codes than the plan allows. Merge some, as understudy.fit does.")
-        histograms = Histograms(domain, self._groups(domain), lambda: rows.public_num_rows)
         measure = noisy_answers(rows, plan["counts"], ledger)
         choose = noisy_selections(rows, plan["selections"], ledger) if "selections" in plan else None
-        pool = dict.fromkeys(self._workload(domain, [each.group for each in histograms.all], run.key))
+        histograms = [Histogram(domain, group, lambda: rows.public_num_rows) for group in self._groups(domain)]
+        histogram_of = {name: histogram for histogram in histograms for name in histogram.group}
+
+        def observe(query: LinearQuery) -> Histogram:
+            histogram = histogram_of[_columns(query)[0]]
+            histogram.observe(query, measure(query))
+            return histogram
+
+        pool = dict.fromkeys(self._workload(domain, [histogram.group for histogram in histograms], run.key))
         if choose is not None and answers > rounds:
             for single in domain.one_way:
-                histograms.of(single).observe(single, measure(single))
+                observe(single)
                 pool.pop(single, None)
-            histograms.update(self.mw_passes)
-        if choose is not None:
-            self._select_and_measure(run, histograms, pool, choose, measure)
+            for histogram in histograms:
+                histogram.update(self.mw_passes)
+        expected: dict[LinearQuery, np.ndarray] = {}
+        stale = histograms
+        while choose is not None and pool and measure.left:
+            for histogram in stale:
+                open_queries = [query for query in pool if histogram_of[_columns(query)[0]] is histogram]
+                expected.update(histogram.expected(open_queries))
+            query = list(pool)[choose(self._candidates(domain, list(pool), expected, measure.stddev))]
+            del pool[query]
+            stale = [observe(query)]
+            stale[0].update(self.mw_passes)
+            run.report(1 - measure.left / answers, f"{answers - measure.left} queries measured")
         # What is left is measured in a public order: everything in runs without selection, and repeated measurements
         # where fewer queries were open than rounds.
-        measured = [query for each in histograms.all for query in each.answers]
+        measured = [query for histogram in histograms for query in histogram.answers]
         for query in itertools.islice(itertools.cycle(measured or pool), measure.left):
-            histograms.of(query).observe(query, measure(query))
-        histograms.update(self.mw_passes * LAST_PASSES)
-        return _model(rows.measured_domain, histograms.all, average=self.average_rounds)
-
-    def _select_and_measure(
-        self,
-        run: Run,
-        histograms: "Histograms",
-        pool: dict[LinearQuery, None],
-        choose: MarginalSelector,
-        measure: ChargedAnswers,
-    ) -> None:
-        """Rounds of the paper, until all measurements are made or no query is left in `pool`."""
-        answers, _ = self._num_queries(run.domain)
-        expected: dict[LinearQuery, np.ndarray] = {}
-        stale: Iterable[Histogram] = histograms.all
-        while pool and measure.left:
-            for histogram in stale:
-                expected.update(histogram.expected(query for query in pool if histograms.of(query) is histogram))
-            query = list(pool)[choose(self._candidates(run.domain, list(pool), expected, measure.stddev))]
-            del pool[query]
-            histogram = histograms.of(query)
-            histogram.observe(query, measure(query))
-            histogram.update(self.mw_passes)
-            stale = [histogram]
-            run.report(1 - measure.left / answers, f"{answers - measure.left} queries measured")
+            observe(query)
+        for histogram in histograms:
+            histogram.update(self.mw_passes * LAST_PASSES)
+        return _model(rows.measured_domain, histograms, average=self.average_rounds)
 
     def _workload(self, domain: Domain, groups: Sequence[Clique], key: PRNGKeyArray) -> list[LinearQuery]:
         """All queries of the workload, those of few columns and those with the target first."""
@@ -316,7 +317,7 @@ def _automatic_groups(domain: Domain) -> list[Clique]:
     while rest:
         group: Clique = (rest[0],)
         for name in rest[1:]:
-            if domain.size((*group, name)) <= COMFORTABLE_CELLS and len(group) < MOST_COLUMNS:
+            if domain.size((*group, name)) <= COMFORTABLE_CELLS and len(group) < MAX_COLUMNS:
                 group = (*group, name)
         groups.append(group)
         rest = [name for name in rest if name not in group]
@@ -329,12 +330,15 @@ def _check_partition(groups: Sequence[Clique], domain: Domain) -> None:
         if name not in domain.names:
             raise ConfigError(
                 f"splits name a column {name!r} that is not modelled.{did_you_mean(name, domain.names)} The columns "
-                f"are: {', '.join(domain.names)}."
+                f"are: {', '.join(domain.names)}.",
+                setting="splits",
             )
         if count > 1:
-            raise ConfigError(f"splits name the column {name!r} {count} times. Put every column into one group.")
+            raise ConfigError(
+                f"splits name the column {name!r} {count} times. Put every column into one group.", setting="splits"
+            )
     if missing := [name for name in domain.names if name not in times]:
-        raise ConfigError(f"splits leave out {', '.join(missing)}. Put every column into one group.")
+        raise ConfigError(f"splits leave out {', '.join(missing)}. Put every column into one group.", setting="splits")
 
 
 def _num_marginals(columns: int, width: int) -> int:
@@ -386,29 +390,29 @@ class Histogram:
         the largest count that is measured or expected, which bounds the curvature of the likelihood.
         """
         probs, mass, num_rows = np.exp(self.log_probs), 1.0, self._num_rows()
-        steps = {query: np.zeros(answer.shape) for query, answer in self.answers.items()}
-        views = {query: _View.of(probs, self.group, query) for query in self.answers}
-        for _, (query, answer) in itertools.product(range(passes), self.answers.items()):
-            view = views[query]
-            weight = view.sum()
-            count = weight / mass * num_rows
+        views = {query: _cells_of(probs, self.group, query) for query in self.answers}
+        steps = {query: np.zeros(()) for query in self.answers}
+        for _, (query, noisy) in itertools.product(range(passes), self.answers.items()):
+            cells, summed = views[query]
+            weight = cells.sum(axis=summed, keepdims=True)
+            answer, count = noisy.reshape(weight.shape), weight / mass * num_rows
             step = (answer - count) / max(np.abs(answer).max(), count.max(), 1.0)
             growth, grown = np.exp(step), float((weight * np.exp(step)).sum())
-            steps[query] += step
-            if view.is_whole:
+            steps[query] = steps[query] + step
+            if not isinstance(query, Box):
                 # The new sum of all probabilities is known beforehand, so one pass over the table is enough.
-                view *= growth / grown
+                cells *= growth / grown
                 mass = 1.0
             else:
                 # The rest of the table stays as it is: probabilities are relative to their sum.
-                view *= growth
+                cells *= growth
                 mass += grown - float(weight.sum())
-                if not LEAST_MASS < mass < 1 / LEAST_MASS:
+                if not MIN_MASS < mass < 1 / MIN_MASS:
                     probs /= probs.sum()
                     mass = 1.0
         for query, total in steps.items():
-            view = _View.of(self.log_probs, self.group, query)
-            view += total
+            cells, _ = _cells_of(self.log_probs, self.group, query)
+            cells += total
         self.log_probs -= _log_sum(self.log_probs)
         self._sum_of_probs = self._sum_of_probs + np.exp(self.log_probs)
         self._updates += 1
@@ -421,7 +425,7 @@ class Histogram:
         for query in queries:
             clique = _columns(query)
             if clique not in tables:
-                tables[clique] = _View.of(counts, self.group, clique).sum()
+                tables[clique] = counts.sum(axis=_cells_of(counts, self.group, clique)[1])
             answers[query] = tables[clique][query.slices].sum().reshape(1) if isinstance(query, Box) else tables[clique]
         return answers
 
@@ -431,54 +435,12 @@ class Histogram:
             return np.log(self._sum_of_probs / self._updates)
 
 
-class Histograms:
-    """One histogram for each group of columns."""
-
-    def __init__(self, domain: Domain, groups: Sequence[Clique], num_rows: Callable[[], int]):
-        self.all = [Histogram(domain, group, num_rows) for group in groups]
-        self._by_column = {name: histogram for histogram in self.all for name in histogram.group}
-
-    def of(self, query: LinearQuery) -> Histogram:
-        """The histogram of the columns of a query."""
-        return self._by_column[_columns(query)[0]]
-
-    def update(self, passes: int) -> None:
-        for histogram in self.all:
-            histogram.update(passes)
-
-
-@dataclasses.dataclass(frozen=True)
-class _View:
-    """The cells of a group's table that a query covers, and how its answers broadcast to them."""
-
-    cells: np.ndarray
-    axes: tuple[int, ...]
-    """The axes that an answer sums over."""
-    shape: tuple[int, ...]
-    """The shape of the answers, with one axis for each axis of the table."""
-    is_whole: bool
-
-    @classmethod
-    def of(cls, table: np.ndarray, group: Clique, query: LinearQuery) -> "_View":
-        """A view, not a copy. The query names its columns in the group's order."""
-        if isinstance(query, Box):
-            ranges = dict(zip(query.clique, query.slices, strict=True))
-            cells = table[tuple(ranges.get(name, slice(None)) for name in group)]
-            return cls(cells, tuple(range(table.ndim)), (1,) * table.ndim, False)
-        axes = tuple(axis for axis, name in enumerate(group) if name not in query)
-        return cls(table, axes, tuple(1 if axis in axes else n for axis, n in enumerate(table.shape)), True)
-
-    def sum(self) -> np.ndarray:
-        total = self.cells.sum(axis=self.axes)
-        return total if self.is_whole else np.reshape(total, 1)
-
-    def __imul__(self, factors: np.ndarray) -> "_View":
-        np.multiply(self.cells, factors.reshape(self.shape), out=self.cells)
-        return self
-
-    def __iadd__(self, terms: np.ndarray) -> "_View":
-        np.add(self.cells, terms.reshape(self.shape), out=self.cells)
-        return self
+def _cells_of(table: np.ndarray, group: Clique, query: LinearQuery) -> tuple[np.ndarray, tuple[int, ...]]:
+    """A view of the cells that a query covers, and the axes that its answers sum over."""
+    if isinstance(query, Box):
+        ranges = dict(zip(query.clique, query.slices, strict=True))
+        return table[tuple(ranges.get(name, slice(None)) for name in group)], tuple(range(table.ndim))
+    return table, tuple(axis for axis, name in enumerate(group) if name not in query)
 
 
 def _columns(query: LinearQuery) -> Clique:
@@ -500,7 +462,7 @@ def _log_sum(logs: np.ndarray) -> float:
 def _model(domain: Domain, histograms: Sequence[Histogram], *, average: bool) -> GraphicalModel:
     """The product of the histograms: groups are independent, but for structural zeros between them."""
     groups = tuple(histogram.group for histogram in histograms)
-    zeros = zeros_within(domain, groups, MOST_CELLS)
+    zeros = zeros_within(domain, groups, MAX_CELLS)
     return GraphicalModel(
         domain=domain,
         total=float(domain.num_rows),

@@ -9,22 +9,22 @@ import jax
 
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
-from understudy.settings import check_settings
+from understudy.models.neural import GeneratorNetwork
 from understudy.synthesizers.run import Run
+from understudy.synthesizers.settings import check_settings
 from understudy.training.critics import Conditions
 from understudy.training.loop import RunOptions, TrainingCheckpoint, TrainingState
-from understudy.training.prepare import Prepared, check_fractions, prepare_conditions
-from understudy.training.settings import ConditionSettings
+from understudy.training.prepare import Prepared
 from understudy.training.trajectory import Trajectory, score_by_critics
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """The end of a training, its trajectory, and what makes a model of one of its states."""
+    """The final state of a training, its trajectory, and the function that makes a model of a generator."""
 
     state: TrainingState
     checkpoints: list[TrainingCheckpoint]
-    model_of: Callable[[TrainingState], GeneratorModel]
+    model_of: Callable[[GeneratorNetwork], GeneratorModel]
 
 
 class NeuralMethod(abc.ABC):
@@ -40,12 +40,12 @@ class NeuralMethod(abc.ABC):
         Rows of a public table train the networks first, and may set clip bounds. They are not protected.
         """
         trained = self._train(run, RunOptions(progress=run.progress))
-        return trained.model_of(trained.state)
+        return trained.model_of(jax.device_get(trained.state.average))
 
     def trajectory(self, run: Run, *, checkpoints: int, every: int) -> Trajectory:
         """Generators, averaged, and critics of the last `checkpoints` states. Formal guarantee: that of `fit`."""
         trained = self._train(run, RunOptions(keep_every=every, keep_last=checkpoints, progress=run.progress))
-        models = tuple(trained.model_of(state) for state in trained.checkpoints)
+        models = tuple(trained.model_of(jax.device_get(state.average)) for state in trained.checkpoints)
         blocks, layout, is_conditional = models[0].blocks, models[0].layout, models[0].marginal is not None
         wanted = None if layout is None else [column is not None for column in layout.discrete]
         networks = [state.critic for state in trained.checkpoints]
@@ -66,7 +66,11 @@ class TargetMethod(NeuralMethod):
 
     def __post_init__(self) -> None:
         check_settings(self)
-        check_fractions(self.marginals_fraction, self.target_fraction)
+        if self.marginals_fraction + self.target_fraction >= 1:
+            raise ConfigError(
+                "marginals_fraction and target_fraction together leave no budget for training. Lower them.",
+                setting="marginals_fraction",
+            )
 
     @property
     def _holds_target(self) -> bool:
@@ -79,13 +83,16 @@ class TargetMethod(NeuralMethod):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ConditionalMethod(ConditionSettings, TargetMethod):
+class ConditionalMethod(TargetMethod):
     """A neural method whose generator takes a category of a column as its condition."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.marginals_fraction:
-            raise ConfigError("marginals_fraction must be positive: conditions are drawn from noisy marginals.")
+            raise ConfigError(
+                "marginals_fraction must be positive: conditions are drawn from noisy marginals.",
+                setting="marginals_fraction",
+            )
 
     def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
-        return prepare_conditions(self, prepared, num_rows)
+        return prepared.conditions(num_rows)

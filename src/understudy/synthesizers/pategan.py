@@ -2,7 +2,7 @@
 
 Jordon, Yoon and van der Schaar, "PATE-GAN: generating synthetic data with differential privacy guarantees", 2019.
 Public implementations were audited and found not to be private: teachers share rows or weights, students see real
-rows, costs follow from the votes. Here partitions are drawn once by each unit's own coin, teachers are independent
+rows, costs follow from the votes. Here units are partitioned once, at random, teachers are independent
 members of one population, what learns from votes has no way to a row, and the number of queries and the cost are fixed
 in advance. Noise is on the one count of yes votes, Gaussian by default. Columns are binned, one-hot and regularised
 towards noisy marginals as in `dpgan`, by default also towards those of each column with the target.
@@ -13,27 +13,35 @@ import math
 from typing import Annotated
 
 import jax
+import numpy as np
 
-from understudy.encoding.features import Blocks
+from understudy.encoding.features import Blocks, Layout, OneHot
 from understudy.errors import ConfigError
-from understudy.models.generator import GeneratorModel
 from understudy.models.zeros import Masks
 from understudy.notes import Level, Note
-from understudy.privacy.charges import charge_votes, event_of
-from understudy.privacy.events import DiscreteLaplace, Gaussian
-from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.pate import vote_stddev
+from understudy.privacy.accounting.events import DiscreteLaplace, Gaussian
+from understudy.privacy.accounting.ledger import Budget, Plan, Query
+from understudy.privacy.gradients.charges import charge_votes, event_of
+from understudy.privacy.gradients.pate import vote_stddev
 from understudy.schema import Domain
-from understudy.settings import Advice, AtLeast, Count, Fraction, OneOf, Positive, Widths
-from understudy.synthesizers.neural import TargetMethod, Trained
+from understudy.synthesizers.neural import ConditionalMethod, TargetMethod, Trained
 from understudy.synthesizers.protocol import Capabilities, PublicUse
 from understudy.synthesizers.run import Run
+from understudy.synthesizers.settings import Advice, Count, Fraction, OneOf, Positive, Range, Widths
+from understudy.training.calls import eager
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Hyperparameters
 from understudy.training.generation import Context
-from understudy.training.loop import RunOptions, TrainingState
-from understudy.training.pate import LOSSES_OF_VOTES, Voting, VotingSettings, init_learners, train_by_votes
-from understudy.training.prepare import MOST_LEVELS, Prepared, plan_marginals, prepare, target_block, warm_start
+from understudy.training.loop import RunOptions
+from understudy.training.pate import (
+    LOSSES_OF_VOTES,
+    THRESHOLD_FRACTION,
+    Voting,
+    VotingSettings,
+    init_learners,
+    train_by_votes,
+)
+from understudy.training.prepare import MAX_LEVELS, Prepared, plan_marginals, prepare, target_block, warm_start
 from understudy.training.settings import (
     AdamSettings,
     FeatureSettings,
@@ -46,17 +54,22 @@ from understudy.training.settings import (
 
 ROWS_EACH = 32
 """Rows of a teacher, if nothing is said: more teachers outvote more noise, and their weak opinions add up."""
-LEAST_EACH = 8
+MIN_EACH = 8
 """With fewer rows for a teacher than this, a plan warns."""
-MOST_TEACHERS = 2000
+MAX_TEACHERS = 2000
 """If nothing is said: teachers cost time."""
 MARGIN = 0.5
 """Noise in units of the full margin, k / 2 votes, above which a plan warns ..."""
 AIM = 0.25
 """... and the value that the number of queries is chosen for, if it is left out."""
-MOST_QUERIES = 64
+MAX_QUERIES = 64
 AGREE = 0.75
 """The fraction of teachers that the plan assumes to agree when it states how often a label is right."""
+
+NO_CONDITION = (
+    "patectgan needs a discrete column to condition on, and with features={!r} this table has none. Use "
+    "features=binned, which makes all of them discrete, or pategan."
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,7 +85,7 @@ class VoteGAN(
 ):
     """What pategan and patectgan share: all but their conditions."""
 
-    teachers: Annotated[int, AtLeast(2), Advice("Instead of a single teacher use dpgan.")] | None = None
+    teachers: Annotated[int, Range(2), Advice("Instead of a single teacher use dpgan.")] | None = None
     """Partitions of the rows, each with a teacher. Left out: one for every 32 of the public number of rows, at most
     2000."""
     queries: Count | None = None
@@ -91,8 +104,6 @@ class VoteGAN(
     noisy."""
     critic_learning_rate: Positive = 1e-2
     """Of the student."""
-    critic_dropout: Fraction = 0.0
-    """The probability that a hidden value of student or teacher is dropped in a step, for each row by itself."""
     target_fraction: Fraction = 0.1
 
     def __post_init__(self) -> None:
@@ -100,16 +111,19 @@ class VoteGAN(
         if self.queries is not None and self.queries % self.iterations:
             raise ConfigError(
                 f"queries must be a multiple of iterations ({self.iterations}), found {self.queries}: every iteration "
-                "votes on the same number of rows."
+                "votes on the same number of rows.",
+                setting="queries",
             )
         if self.vote_noise == "laplace" and self.queries is None:
             raise ConfigError(
-                "vote_noise=laplace needs a number of queries, because its privacy cost grows with it. Set queries."
+                "vote_noise=laplace needs a number of queries, because its privacy cost grows with it. Set queries.",
+                setting="queries",
             )
         if self.vote_noise == "laplace" and self.threshold is not None:
             raise ConfigError(
                 "A threshold is tested under Gaussian noise, and cannot be combined with vote_noise=laplace. Leave one "
-                "of them out."
+                "of them out.",
+                setting="threshold",
             )
         # Unknown words are refused before anything is spent.
         self._settings(one_hot_blocks((2, 2)), None, None)
@@ -117,13 +131,14 @@ class VoteGAN(
 
     @property
     def capabilities(self) -> Capabilities:
+        """A target matters if the columns are crossed with it, or labelled rows hold it."""
         target = self.cross or self._holds_target
         return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=target, rows=True)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Bundles of histograms, then all votes, which fill what is left. No cost depends on the rows.
 
-        Nor on the number of teachers or Gaussian queries: these set how much the same money tells.
+        Nor on the number of teachers or Gaussian queries: these set how informative the same budget is.
         """
         self.check_features(domain)
         target_fraction = self.target_fraction if self._holds_target else 0.0
@@ -155,7 +170,7 @@ class VoteGAN(
 
     def _confident(self, noise: float) -> tuple[Gaussian, Gaussian]:
         """The events of all votes and of all tests, which together cost one query of this noise multiplier."""
-        fraction = self.threshold_fraction
+        fraction = THRESHOLD_FRACTION
         return Gaussian(noise / math.sqrt(1 - fraction)), Gaussian(noise / math.sqrt(fraction))
 
     def chosen(self, domain: Domain, event: Gaussian | DiscreteLaplace) -> tuple[int, int]:
@@ -164,16 +179,17 @@ class VoteGAN(
         Only a declared number is refused: a refusal by an estimated one would reveal it without a certificate.
         """
         num_rows = domain.num_rows
-        teachers = min(max(2, num_rows // ROWS_EACH), MOST_TEACHERS) if self.teachers is None else self.teachers
+        teachers = min(max(2, num_rows // ROWS_EACH), MAX_TEACHERS) if self.teachers is None else self.teachers
         if domain.declared_rows is not None and teachers > max(2, domain.declared_rows):
             raise ConfigError(
                 f"{teachers} teachers need at least {teachers} rows, but {domain.declared_rows} are declared. Set "
-                "fewer teachers, or use another method, such as mst."
+                "fewer teachers, or use another method, such as mst.",
+                setting="teachers",
             )
         if self.queries is not None or isinstance(event, DiscreteLaplace):
             return teachers, self.queries or 1
         enough = (AIM * teachers / 2 / event.noise_multiplier) ** 2
-        return teachers, self.iterations * min(max(1, math.floor(enough / self.iterations)), MOST_QUERIES)
+        return teachers, self.iterations * min(max(1, math.floor(enough / self.iterations)), MAX_QUERIES)
 
     def _notes(self, domain: Domain, teachers: int, queries: int, scale: float) -> tuple[Note, ...]:
         """What can be known of the votes before any is cast."""
@@ -200,9 +216,9 @@ class VoteGAN(
             )
             notes.append(Note(text, Level.WARNING))
         notes.append(Note("On the benchmark tables gem and aim are more accurate at the same privacy cost."))
-        if domain.num_rows < LEAST_EACH * teachers:
+        if domain.num_rows < MIN_EACH * teachers:
             text = (
-                f"With {domain.num_rows:,} rows each teacher has fewer than {LEAST_EACH}: teachers will learn almost "
+                f"With {domain.num_rows:,} rows each teacher has fewer than {MIN_EACH}: teachers will learn almost "
                 "nothing, regardless of the noise on their votes. Set fewer teachers, or use another method."
             )
             notes.append(Note(text, Level.WARNING))
@@ -216,7 +232,7 @@ class VoteGAN(
 
     def _crosses(self, domain: Domain) -> bool:
         """Whether there is a target of few levels, which is shown level by level."""
-        if not self.cross or domain.target is None or domain.shape((domain.target,))[0] > MOST_LEVELS:
+        if not self.cross or domain.target is None or domain.shape((domain.target,))[0] > MAX_LEVELS:
             return False
         return self.features == "binned" or domain.target not in domain.numeric
 
@@ -248,14 +264,14 @@ class VoteGAN(
         hyperparameters = Hyperparameters.of(self.critic_learning_rate, self.generator_learning_rate, math.inf)
         context = Context(self._conditions(prepared, rows.public_num_rows), prepared.marginal)
         network_key, feature_key, warm_key = jax.random.split(run.key, 3)
-        learned = init_learners(settings, voting, hyperparameters, network_key, context)
+        learned = eager(init_learners, settings, voting)(hyperparameters, network_key, context)
         if run.public is not None:
             units = run.public.arrange(prepared.encoder, key=feature_key)
             steps, tell = self.warm_steps, run.progress
             learned = warm_start(
                 settings, units, hyperparameters, warm_key, learned, context, iterations=steps, progress=tell
             )
-        state, checkpoints = train_by_votes(
+        trained = train_by_votes(
             settings,
             voting,
             charged,
@@ -265,11 +281,8 @@ class VoteGAN(
             context=context,
             options=dataclasses.replace(options, chunk=50, slot=ledger.slot()),
         )
-
-        def model_of(state: TrainingState) -> GeneratorModel:
-            return prepared.model(self, domain.names, jax.device_get(state.average), context.conditions)
-
-        return Trained(state, checkpoints, model_of)
+        names, conditions = domain.names, context.conditions
+        return Trained(*trained, lambda generator: prepared.model(self, names, generator, conditions))
 
     def _prepare(self, run: Run) -> Prepared:
         return prepare(self, run.rows, run.plan, run.ledger)
@@ -295,6 +308,42 @@ class PATEGAN(VoteGAN):
     >>> express(us.PATEGAN(warm_steps=100))  # as --method reads it
     'pategan(warm_steps=100)'
     """
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PATECTGAN(ConditionalMethod, VoteGAN):
+    """PATE-GAN with a generator conditioned on a category of one column.
+
+    After Rosenblatt et al., "Differentially private synthetic data: applied evaluations and enhancements", 2020, whose
+    published code trains teachers and student as one network on private rows, and lets every teacher see frequencies of
+    all. Here conditions, their law and the components of numbers come from noisy one-way marginals; a teacher takes the
+    condition of a real row from that row; the condition of a generated row is part of the question.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.PATECTGAN(warm_steps=100))  # as --method reads it
+    'patectgan(warm_steps=100)'
+    """
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """As that of pategan; a table of numbers alone is refused where they are not discrete."""
+        if self.features == "typed" and set(domain.names) <= set(domain.numeric):
+            raise ConfigError(NO_CONDITION.format(self.features), setting="features")
+        return super().plan(domain, budget)
+
+    def _prepare(self, run: Run) -> Prepared:
+        return prepare(self, run.rows, run.plan, run.ledger, layout_fn=lambda layout: with_discrete(layout, run.domain))
+
+
+def with_discrete(layout: Layout, domain: Domain) -> Layout:
+    """The layout; if no column in it is discrete, with the numeric column of the fewest bins shown bin by bin.
+
+    Which numeric columns are discrete may depend on estimated bounds, so this causes no refusal.
+    """
+    if any(column is not None for column in layout.discrete):
+        return layout
+    at = int(np.argmin(domain.sizes))
+    return Layout((*layout.columns[:at], OneHot(domain.sizes[at]), *layout.columns[at + 1 :]))
 
 
 def _scale(event: Gaussian | DiscreteLaplace, teachers: int, queries: int) -> float:

@@ -5,7 +5,7 @@ Differences, and why:
 
 - The paper's sensitivities assume that one row is replaced and that the number of rows is public. Here a unit is added
   or removed and the number may be private: the R score is scaled to counts, with the bound proven in
-  `privacy/dependence.py`.
+  `privacy/mechanisms/dependence.py`.
 - Marginals have discrete Gaussian instead of Laplace noise, and all queries are composed jointly.
 - Every column's marginal with its parents is measured; the paper derives those of the first few from a later one.
 - Columns are binned before the method starts, so parents are not generalised along taxonomies.
@@ -21,19 +21,25 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from understudy.marginals.expected import expected_of_counts
-from understudy.models.network import BayesianNetwork
+from understudy.models.bayesian_network import BayesianNetwork
 from understudy.notes import Note
-from understudy.privacy.charges import event_of
-from understudy.privacy.counts import noisy_counts
-from understudy.privacy.dependence import Dependence, DependenceSelector, noisy_dependence_selections
-from understudy.privacy.events import DiscreteGaussian, Selections
-from understudy.privacy.ledger import Budget, Plan
-from understudy.privacy.marginal_noise import ExpectedNoise
-from understudy.privacy.rows import Clique
+from understudy.privacy.accounting.events import DiscreteGaussian, Selections
+from understudy.privacy.accounting.ledger import Budget, Plan
+from understudy.privacy.accounting.marginal_noise import ExpectedNoise
+from understudy.privacy.gradients.charges import event_of
+from understudy.privacy.mechanisms.counts import noisy_counts
+from understudy.privacy.mechanisms.dependence import Dependence, DependenceSelector, noisy_dependence_selections
+from understudy.privacy.rows.rows import Clique
 from understudy.schema import Domain
-from understudy.settings import Count, InnerFraction, Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
 from understudy.synthesizers.run import Run, calibrate_query
+from understudy.synthesizers.settings import Count, InnerFraction, check_settings
+
+THETA = 4.0
+"""The least average count of a marginal's cells, in standard deviations of their noise: the paper's theta, its
+usefulness."""
+MAX_CANDIDATES = 2000
+"""The most candidates of one selection: if there are more, about this many are drawn at random."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,15 +55,8 @@ class PrivBayes:
     selection_fraction: InnerFraction = 0.3
     """Fraction of the budget for the structure; the paper's beta."""
 
-    usefulness: Positive = 4.0
-    """The least average count of a marginal's cells, in standard deviations of their noise; the paper's theta. Larger
-    values give smaller parent sets and less noise in the conditionals."""
-
     max_parents: Count = 3
     """Most parents of a column."""
-
-    max_candidates: Count = 2000
-    """Most candidates of one selection: if there are more, about this many are drawn at random."""
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -110,8 +109,8 @@ class PrivBayes:
         )
 
     def _max_cells(self, domain: Domain, stddev: float) -> int:
-        """The most cells of a useful marginal: an average count is then `usefulness` standard deviations or more."""
-        return max(1, math.floor(domain.num_rows / (self.usefulness * stddev)))
+        """The most cells of a useful marginal: an average count is then `THETA` standard deviations or more."""
+        return max(1, math.floor(domain.num_rows / (THETA * stddev)))
 
     def _select_network(
         self, domain: Domain, select: DependenceSelector | None, max_cells: int, key: PRNGKeyArray
@@ -135,8 +134,8 @@ class PrivBayes:
         """
         children = [name for name in domain.names if name not in placed]
         limits = [max_cells // domain.size((child,)) for child in children]
-        if len(children) * math.comb(len(placed), min(self.max_parents, len(placed))) > self.max_candidates:
-            chosen = generator.integers(len(children), size=self.max_candidates)
+        if len(children) * math.comb(len(placed), min(self.max_parents, len(placed))) > MAX_CANDIDATES:
+            chosen = generator.integers(len(children), size=MAX_CANDIDATES)
             found = {
                 Dependence(children[at], _random_maximal_set(domain, placed, limits[at], self.max_parents, generator))
                 for at in chosen

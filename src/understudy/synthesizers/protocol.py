@@ -6,16 +6,17 @@ facts, known before any query.
 
 import dataclasses
 import enum
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from understudy.errors import ConfigError
-from understudy.settings import SettingError
 from understudy.synthesizers.registry import name_of
+from understudy.synthesizers.settings import SettingError
 
 if TYPE_CHECKING:
     from understudy.models import Model
-    from understudy.privacy.ledger import Budget, Plan
-    from understudy.privacy.marginal_noise import ExpectedNoise
+    from understudy.privacy.accounting.ledger import Budget, Plan
+    from understudy.privacy.accounting.marginal_noise import ExpectedNoise
     from understudy.schema import Domain
     from understudy.synthesizers.run import Run
     from understudy.training.trajectory import Trajectory
@@ -61,7 +62,8 @@ class Synthesizer(Protocol):
     """
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        """What other code may ask of it, from its settings alone."""
 
     def plan(self, domain: "Domain", budget: "Budget") -> "Plan":
         """Every query of a fit with its cost: a pure function of public facts."""
@@ -106,6 +108,14 @@ def expected_noise_of(
     return synthesizer.expected_noise(domain, plan, max_rows_per_unit)
 
 
+def layers_of(synthesizer: Synthesizer) -> Iterator[Synthesizer]:
+    """A method, the method that it wraps, and so on."""
+    layer: Synthesizer | None = synthesizer
+    while layer is not None:
+        yield layer
+        layer = layer.capabilities.inner
+
+
 def takes_public(synthesizer: Synthesizer) -> bool:
     """Whether a method, and what it is put around, can start from a public table."""
     return synthesizer.capabilities.public is not PublicUse.NONE
@@ -113,22 +123,18 @@ def takes_public(synthesizer: Synthesizer) -> bool:
 
 def too_large_for(synthesizer: Synthesizer, domain: "Domain") -> tuple[str, ...]:
     """Columns that together have too many codes for a method, or for the method that it wraps; usually none."""
-    if isinstance(synthesizer, Limited):
-        return synthesizer.too_large(domain)
-    inner = synthesizer.capabilities.inner
-    return () if inner is None else too_large_for(inner, domain)
+    limited = next((layer for layer in layers_of(synthesizer) if isinstance(layer, Limited)), None)
+    return () if limited is None else limited.too_large(domain)
 
 
 def spends_zcdp(synthesizer: Synthesizer) -> bool:
     """Whether a method, or the method that it wraps, spends a zCDP budget."""
-    able = synthesizer.capabilities
-    return able.zcdp or (able.inner is not None and spends_zcdp(able.inner))
+    return any(layer.capabilities.zcdp for layer in layers_of(synthesizer))
 
 
 def needs_rows(synthesizer: Synthesizer) -> bool:
     """Whether a method, or the method that it wraps, needs rows: counts are not enough."""
-    able = synthesizer.capabilities
-    return able.rows or (able.inner is not None and needs_rows(able.inner))
+    return any(layer.capabilities.rows for layer in layers_of(synthesizer))
 
 
 def check_trajectory(wrapper: str, inner: object, *, critics: bool = False) -> None:
@@ -138,4 +144,7 @@ def check_trajectory(wrapper: str, inner: object, *, critics: bool = False) -> N
     able = inner.capabilities
     if not able.trajectory or (critics and not able.critics):
         what = "its critic" if critics else "checkpoints of its training"
-        raise ConfigError(f"{wrapper} needs a method with {what}, such as dpgan or dpctgan; {name_of(inner)} has none.")
+        raise ConfigError(
+            f"{wrapper} needs a method with {what}, such as dpgan or dpctgan; {name_of(inner)} has none.",
+            setting="inner",
+        )

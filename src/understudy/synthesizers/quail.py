@@ -18,15 +18,15 @@ from understudy.learners.methods import Learner, Linear, NumberPerceptron, Prior
 from understudy.models.predictors import HOW
 from understudy.models.quail import QuailModel
 from understudy.notes import Note
-from understudy.privacy.events import ZCDP
-from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.rows import partition_rows, partition_sizes
+from understudy.privacy.accounting.events import ZCDP
+from understudy.privacy.accounting.ledger import Budget, Plan, Query
+from understudy.privacy.rows.rows import partition_rows, partition_sizes
 from understudy.progress import stretch_progress
 from understudy.schema import Domain
-from understudy.settings import InnerFraction, Listed, OneOf, check_settings, replace_settings
 from understudy.synthesizers.protocol import Capabilities, Synthesizer, spends_zcdp, too_large_for
 from understudy.synthesizers.registry import AUTO, LEARNERS, learner_class, name_of
 from understudy.synthesizers.run import Run
+from understudy.synthesizers.settings import InnerFraction, Listed, OneOf, check_settings, replace_settings
 
 LEARN, IMITATE = "learner's rows", "synthesizer's rows"
 """The two partitions of the units with `disjoint`, as the ledger names them."""
@@ -69,12 +69,15 @@ class Quail:
         if isinstance(self.learner, str):
             return
         if self.learner.target is not None:
-            raise ConfigError("The target is a setting of quail, not of its learner: quail(mst, target=...).")
+            raise ConfigError(
+                "The target is a setting of quail, not of its learner: quail(mst, target=...).", setting="learner"
+            )
         if self.learner == type(self.learner)():
             object.__setattr__(self, "learner", name_of(self.learner))
 
     @property
     def capabilities(self) -> Capabilities:
+        """Those of a method that predicts a target and trains on rows."""
         return Capabilities(public=self.inner.capabilities.public, target=True, rows=True, inner=self.inner)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
@@ -108,7 +111,8 @@ class Quail:
         named = domain.target if self.target is None else self.target
         if named is None:
             raise ConfigError(
-                "quail needs a target. Name one, as in quail(mst, target=...), or declare one in the schema."
+                "quail needs a target. Name one, as in quail(mst, target=...), or declare one in the schema.",
+                setting="target",
             )
         targets = (named,) if isinstance(named, str) else named
         for name in targets:
@@ -116,7 +120,8 @@ class Quail:
         others = tuple(name for name in domain.names if name not in targets)
         if not others:
             raise ConfigError(
-                f"All columns are targets, so {name_of(self.inner)} has none left to generate. Name fewer targets."
+                f"All columns are targets, so {name_of(self.inner)} has none left to generate. Name fewer targets.",
+                setting="target",
             )
         return targets, others
 
@@ -129,11 +134,14 @@ class Quail:
         changes: dict[str, object] = {"target": target}
         if self.columns is not None:
             if isinstance(made, Prior):
-                raise ConfigError("The learner prior uses no columns. Remove columns, or use another learner.")
+                raise ConfigError(
+                    "The learner prior uses no columns. Remove columns, or use another learner.", setting="columns"
+                )
             changes["columns"] = self.columns
         if self.label == "sample" and isinstance(made, NumberPerceptron):
             raise ConfigError(
-                "mlp_regression has no residual variance to sample labels with. Use label=argmax, or learner=linear."
+                "mlp_regression has no residual variance to sample labels with. Use label=argmax, or learner=linear.",
+                setting="label",
             )
         if self.label == "sample" and isinstance(made, Linear):
             changes["residual"] = True
@@ -175,8 +183,8 @@ class Quail:
             inner_ledger = ledger.view(ledger.remaining.after(plan.queries[done:]))  # later queries are reserved
             begin, end = 0.3 * number / len(targets), 0.3 * (number + 1) / len(targets)
             rows, progress = to_learn.only((*others, target)), stretch_progress(run.progress, begin, end)
-            learner = self._learner(domain, target)
-            models.append(learner.fit(rows, own, inner_ledger, key=learner_key, progress=progress))
+            part = Run(rows, own, inner_ledger, key=learner_key, progress=progress)
+            models.append(self._learner(domain, target).fit(part))
             run.report(end, f"{target} learned")
         public = None if run.public is None else run.public.only([domain.index(name) for name in others])
         progress = stretch_progress(run.progress, 0.3, 1.0)
@@ -189,7 +197,8 @@ class Quail:
 def _inner_on_partition(plan: Plan, name: str) -> Plan:
     if any(query.partition is not None for query in plan):
         raise ConfigError(
-            f"{name} already holds out units, and disjoint=true would partition them again. Use one of the two."
+            f"{name} already holds out units, and disjoint=true would partition them again. Use one of the two.",
+            setting="disjoint",
         )
     return _on_partition(plan, IMITATE)
 

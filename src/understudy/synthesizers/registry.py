@@ -3,28 +3,8 @@
 import ast
 import importlib
 import importlib.resources
-from typing import TYPE_CHECKING
 
 from understudy.errors import ConfigError, did_you_mean
-
-if TYPE_CHECKING:  # `understudy` imports these names from here, so that a new method has one place to register
-    from understudy.synthesizers.adaptive import Adaptive as Adaptive
-    from understudy.synthesizers.aim import AIM as AIM
-    from understudy.synthesizers.autogan import AutoGAN as AutoGAN
-    from understudy.synthesizers.bayesgan import BayesGAN as BayesGAN
-    from understudy.synthesizers.boosted.method import Boosted as Boosted
-    from understudy.synthesizers.dpctgan import DPCTGAN as DPCTGAN
-    from understudy.synthesizers.dpgan import DPGAN as DPGAN
-    from understudy.synthesizers.drs import DRS as DRS
-    from understudy.synthesizers.gem import GEM as GEM
-    from understudy.synthesizers.independent import Independent as Independent
-    from understudy.synthesizers.mst import MST as MST
-    from understudy.synthesizers.mwem import MWEM as MWEM
-    from understudy.synthesizers.patectgan import PATECTGAN as PATECTGAN
-    from understudy.synthesizers.pategan import PATEGAN as PATEGAN
-    from understudy.synthesizers.privbayes import PrivBayes as PrivBayes
-    from understudy.synthesizers.quail import Quail as Quail
-    from understudy.synthesizers.selected import Selected as Selected
 
 SYNTHESIZERS = {
     "adaptive": "understudy.synthesizers.adaptive:Adaptive",
@@ -35,14 +15,14 @@ SYNTHESIZERS = {
     "mwem": "understudy.synthesizers.mwem:MWEM",
     "gem": "understudy.synthesizers.gem:GEM",
     "dpgan": "understudy.synthesizers.dpgan:DPGAN",
-    "dpctgan": "understudy.synthesizers.dpctgan:DPCTGAN",
+    "dpctgan": "understudy.synthesizers.dpgan:DPCTGAN",
     "pategan": "understudy.synthesizers.pategan:PATEGAN",
-    "patectgan": "understudy.synthesizers.patectgan:PATECTGAN",
+    "patectgan": "understudy.synthesizers.pategan:PATECTGAN",
     "bayesgan": "understudy.synthesizers.bayesgan:BayesGAN",
     "autogan": "understudy.synthesizers.autogan:AutoGAN",
     "boosted": "understudy.synthesizers.boosted.method:Boosted",
-    "drs": "understudy.synthesizers.drs:DRS",
-    "selected": "understudy.synthesizers.selected:Selected",
+    "drs": "understudy.synthesizers.boosted.method:DRS",
+    "selected": "understudy.synthesizers.selected.method:Selected",
     "quail": "understudy.synthesizers.quail:Quail",
 }
 """Methods under the names of the literature. Each class is also `understudy.NAME`."""
@@ -71,7 +51,8 @@ def synthesizer_class(name: str) -> type:
     known = [*SYNTHESIZERS, AUTO]
     if name not in SYNTHESIZERS:
         raise ConfigError(
-            f"There is no method {name!r}.{did_you_mean(name, known)} The methods are: {', '.join(known)}."
+            f"There is no method {name!r}.{did_you_mean(name, known)} The methods are: {', '.join(known)}.",
+            setting="method",
         )
     return _load(SYNTHESIZERS[name])
 
@@ -79,13 +60,14 @@ def synthesizer_class(name: str) -> type:
 def learner_class(name: str) -> type:
     """The class behind a learner's name, or an error with all of them."""
     if name not in LEARNERS:
-        raise ConfigError(f"There is no learner {name!r}. The learners are: {', '.join(LEARNERS)}.")
+        raise ConfigError(f"There is no learner {name!r}. The learners are: {', '.join(LEARNERS)}.", setting="learner")
     return _load(LEARNERS[name])
 
 
 def _load(location: str) -> type:
     module, _, attribute = location.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    found: type = getattr(importlib.import_module(module), attribute)
+    return found
 
 
 def name_of(part: object) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from jaxtyping import PRNGKeyArray
 
 from understudy.notes import Note
-from understudy.privacy.events import Event, SubsampledGaussian
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.rows import PrivateRows, PublicRows
+from understudy.privacy.accounting.events import Event, SubsampledGaussian
+from understudy.privacy.accounting.ledger import Budget, Ledger, Plan, Query
+from understudy.privacy.rows.rows import PrivateRows, PublicRows
 from understudy.progress import Progress
 from understudy.schema import Domain
 
@@ -43,6 +43,13 @@ def _moments(budget: Budget, events: Sequence[SubsampledGaussian]) -> str:
         "for comparison only: the moments accountant, a weaker bound by which nothing is charged, states epsilon "
         f"{figure:.4f} at delta {budget.delta:g}"
     )
+
+
+def target_note(domain: Domain, weight: float, what: str = "Marginals", where: str = "selections") -> tuple[Note, ...]:
+    """What a plan says of the weight of a target, if there is one."""
+    if domain.target is None:
+        return ()
+    return (Note(f"{what} with the target {domain.target!r} have weight {weight:g} in {where}."),)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,17 +10,14 @@ types and styles of the output follow from the schema alone, whatever the types 
 those). No message of this package contains a value of a row.
 """
 
+from understudy.rules.conditions import Conjunct as Conjunct
+from understudy.rules.conditions import filter_where as filter_where
+from understudy.rules.conditions import where_columns as where_columns
+from understudy.rules.syntax import Constant as Constant
 from understudy.run.atomic import atomic_folder as atomic_folder
-from understudy.run.atomic import atomic_write as atomic_write
-from understudy.schema.conditions import Conjunct as Conjunct
-from understudy.schema.conditions import filter_where as filter_where
-from understudy.schema.conditions import where_columns as where_columns
-from understudy.schema.syntax import Constant as Constant
+from understudy.run.atomic import write_file as write_file
 from understudy.tables.cast import conform as conform
 from understudy.tables.cast import declared_schema as declared_schema
-from understudy.tables.drafting import conform_stream as conform_stream
-from understudy.tables.drafting import draft_table as draft_table
-from understudy.tables.drafting import stream_draft as stream_draft
 from understudy.tables.formatting import output_decimals as output_decimals
 from understudy.tables.formatting import restyle as restyle
 from understudy.tables.formatting import restyle_within_bounds as restyle_within_bounds
@@ -35,16 +32,16 @@ from understudy.tables.labels import Label as Label
 from understudy.tables.labels import attach_label as attach_label
 from understudy.tables.labels import label_metadata as label_metadata
 from understudy.tables.labels import says_synthetic as says_synthetic
-from understudy.tables.location import SourceId as SourceId
-from understudy.tables.location import is_same_source as is_same_source
-from understudy.tables.location import source_id as source_id
 from understudy.tables.options import ReadOptions as ReadOptions
 from understudy.tables.origin import ColumnOrigin as ColumnOrigin
 from understudy.tables.origin import Origin as Origin
-from understudy.tables.reading import as_arrow as as_arrow
+from understudy.tables.path import SourceId as SourceId
+from understudy.tables.path import is_same_source as is_same_source
+from understudy.tables.path import source_id as source_id
+from understudy.tables.reading import draft_table as draft_table
+from understudy.tables.reading import open_table as open_table
 from understudy.tables.reading import read_table as read_table
 from understudy.tables.stream import TableStream as TableStream
-from understudy.tables.stream import stream_table as stream_table
 from understudy.tables.writing import Describe as Describe
 from understudy.tables.writing import WrittenTable as WrittenTable
 from understudy.tables.writing import check_writable as check_writable

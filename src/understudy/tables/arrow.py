@@ -1,7 +1,10 @@
 """Parquet, Arrow and Feather files."""
 
 import contextlib
+import functools
 import importlib.util
+import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,43 +14,20 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 
 from understudy.errors import TableError
+from understudy.schema.draft import is_text
 from understudy.tables.cast import in_dictionary, without_metadata
 from understudy.tables.labels import label_metadata
-from understudy.tables.location import TableLocation
-from understudy.tables.reading_batches import BatchReader
+from understudy.tables.path import TableLocation
+from understudy.tables.reading_batches import BatchReader, read_on
 from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches
-
-
-def read_parquet(location: TableLocation) -> pa.Table:
-    try:
-        return without_metadata(pq.ParquetFile(location.path).read())
-    except pa.ArrowNotImplementedError:
-        return _read_by_polars(location)
-
-
-def read_arrow(location: TableLocation) -> pa.Table:
-    try:
-        try:
-            return _intact(without_metadata(pa.feather.read_table(str(location.path))))
-        except pa.ArrowInvalid:  # a stream and not a file
-            with pa.memory_map(str(location.path)) as file, pa.ipc.open_stream(file) as reader:
-                return _intact(without_metadata(pa.Table.from_batches(_whole_stream(reader, file), reader.schema)))
-    except pa.ArrowNotImplementedError:
-        return _read_by_polars(location)
 
 
 def open_parquet(location: TableLocation) -> BatchReader:
     """A Parquet file in batches; if only polars can read it, as one."""
 
     def read(num_rows: int) -> Iterator[pa.Table]:
-        # Without a buffer all bytes of a row group are read at once, and a large file may have just one.
-        with pq.ParquetFile(location.path, pre_buffer=False, buffer_size=1 << 20) as file:
-            num_left = file.metadata.num_rows
-            for batch in file.iter_batches(num_rows):
-                yield without_metadata(pa.Table.from_batches([batch]))
-                num_left -= batch.num_rows
-            if num_left:  # pyarrow takes the end of a file that was cut for the end of the table
-                raise ValueError("rows are missing")  # explained by the caller
+        recoded = functools.partial(_parquet_batches, location.path, num_rows, recode=True)
+        return read_on(_parquet_batches(location.path, num_rows), recoded)
 
     try:
         with pq.ParquetFile(location.path) as file:
@@ -56,8 +36,41 @@ def open_parquet(location: TableLocation) -> BatchReader:
         return BatchReader(_read_by_polars(location, 0).schema, lambda _: iter([_read_by_polars(location)]))
 
 
-def open_arrow(location: TableLocation) -> BatchReader | None:
-    """The record batches of an Arrow file or stream; None: an old Feather file, which has none."""
+def _parquet_batches(path: Path, num_rows: int, *, recode: bool = False) -> Iterator[pa.Table]:
+    """`recode`: columns that were written as dictionaries of strings are read as strings, and encoded again. As
+    dictionaries, pyarrow refuses them if one string is not UTF-8; without its notes in the file it reads strings."""
+    # Without a buffer all bytes of a row group are read at once, and a large file may have just one.
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+        num_left, own = file.metadata.num_rows, file.schema_arrow
+        coded = [f.name for f in own if recode and pa.types.is_dictionary(f.type) and is_text(f.type.value_type)]
+        others = [name for name in own.names if name not in coded]
+        pieces = [file.iter_batches(num_rows, columns=others)] if others else []
+        if coded:
+            plain = pq.ParquetFile(path, metadata=_metadata_without_notes(path), pre_buffer=False)
+            pieces.append(plain.iter_batches(num_rows, columns=coded))
+        for batches in zip(*pieces, strict=True):
+            columns = {name: batch.column(name) for batch in batches for name in batch.schema.names}
+            for name in coded:
+                texts = columns[name].dictionary_encode()
+                ordered = own.field(name).type.ordered
+                columns[name] = pa.DictionaryArray.from_arrays(texts.indices, texts.dictionary, ordered=ordered)
+            yield pa.table({name: columns[name] for name in own.names})
+            num_left -= batches[0].num_rows
+        if num_left:  # pyarrow takes the end of a file that was cut for the end of the table
+            raise ValueError("rows are missing")  # explained by the caller
+
+
+def _metadata_without_notes(path: Path) -> pq.FileMetaData:
+    """The metadata of a file, in which pyarrow does not find the types from which it was written."""
+    with path.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(-8 - length, os.SEEK_END)
+        return pq.read_metadata(io.BytesIO(b"PAR1" + file.read().replace(b"ARROW:schema", b"ARROW:-other")))
+
+
+def open_arrow(location: TableLocation) -> BatchReader:
+    """The record batches of an Arrow file or stream; an old Feather file has none, and is read whole."""
 
     def read(_: int) -> Iterator[pa.Table]:
         with _open_ipc(location) as (reader, file):
@@ -68,7 +81,7 @@ def open_arrow(location: TableLocation) -> BatchReader | None:
 
     with location.path.open("rb") as file:
         if file.read(4) == b"FEA1":
-            return None
+            return BatchReader.of_table(_intact(without_metadata(pa.feather.read_table(str(location.path)))))
     try:
         with _open_ipc(location) as (reader, _):
             return BatchReader(_bare(reader.schema), read)
@@ -108,47 +121,70 @@ def _whole_stream(reader: pa.RecordBatchStreamReader, file: pa.MemoryMappedFile)
 def _intact(table: pa.Table) -> pa.Table:
     """Raises if lengths, offsets or indices lead outside their buffers: pyarrow would read other memory there.
 
-    Values are not looked at: texts need not be UTF-8, and no value of a row causes a refusal.
+    Values are not looked at: strings need not be UTF-8, and no value of a row causes a refusal.
     """
     for column in table.columns:
         for chunk in column.chunks:
-            chunk.validate()
-            _as_bytes(chunk).validate(full=_has_references(chunk.type))  # the caller explains what it raises
+            _check_references(chunk)
     return table
 
 
-def _has_references(type: pa.DataType) -> bool:
-    """Whether the values of this type are found by offsets or indices."""
-    return pa.types.is_dictionary(type) or pa.types.is_nested(type) or type in _BYTES or type in _BYTES.values()
+def _check_references(values: pa.Array) -> None:
+    """Raises where the array, or one inside it, leads outside its buffers; the caller explains what is raised.
+
+    Each array is checked by itself, with nulls for what is inside and bytes for strings: those have no invalid values.
+    """
+    values.validate()
+    if isinstance(values, pa.ExtensionArray):
+        _check_references(values.storage)
+        return
+    inside = _inner_arrays(values)
+    for each in inside:
+        _check_references(each)
+    _without_values(values, inside).validate(full=True)
 
 
-_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+def _inner_arrays(values: pa.Array) -> list[pa.Array]:
+    type, types = values.type, pa.types
+    if types.is_dictionary(type):
+        return [values.dictionary]
+    if types.is_struct(type) or types.is_union(type):
+        return [values.field(at) for at in range(type.num_fields)]
+    return [values.values] if types.is_nested(type) or types.is_run_end_encoded(type) else []
 
 
-def _as_bytes(values: pa.Array) -> pa.Array:
-    """The same buffers in a type that has no invalid values."""
-    if pa.types.is_dictionary(values.type):
-        return pa.DictionaryArray.from_arrays(values.indices, _as_bytes(values.dictionary), safe=False)
-    plain = _plain_type(values.type)
-    return values if plain == values.type else values.view(plain)
+_BYTES = {
+    **{pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()},
+    **{type: type for type in (pa.binary(), pa.large_binary(), pa.binary_view())},
+}
 
 
-def _plain_type(type: pa.DataType) -> pa.DataType:
-    """Bytes for texts, decimals and times, also inside lists, structs and maps."""
-    types = pa.types
+_LISTS = {
+    **{pa.lib.Type_LIST: pa.list_, pa.lib.Type_MAP: pa.list_, pa.lib.Type_LARGE_LIST: pa.large_list},
+    **{pa.lib.Type_LIST_VIEW: pa.list_view, pa.lib.Type_LARGE_LIST_VIEW: pa.large_list_view},
+}
+
+
+def _without_values(values: pa.Array, inside: list[pa.Array]) -> pa.Array:
+    """The lengths, offsets and indices of an array; an empty one if it has none."""
+    type, types = values.type, pa.types
     if type in _BYTES:
-        return _BYTES[type]
-    if types.is_decimal(type) or types.is_temporal(type):
-        return pa.binary(type.bit_width // 8)
-    if types.is_struct(type):
-        return pa.struct([(field.name, _plain_type(field.type)) for field in type])
-    if types.is_map(type):
-        return pa.list_(pa.struct([("key", _plain_type(type.key_type)), ("value", _plain_type(type.item_type))]))
-    if types.is_fixed_size_list(type):
-        return pa.list_(_plain_type(type.value_type), type.list_size)
-    lists = ((types.is_list, pa.list_), (types.is_large_list, pa.large_list), (types.is_list_view, pa.list_view))
-    make = next((make for is_kind, make in lists if is_kind(type)), None)
-    return type if make is None else make(_plain_type(type.value_type))
+        return values.view(_BYTES[type])
+    nulls = [pa.nulls(len(each)) for each in inside]
+    if types.is_dictionary(type):
+        return pa.DictionaryArray.from_arrays(values.indices, nulls[0], safe=False)
+    if types.is_run_end_encoded(type):
+        plain, nulls = pa.run_end_encoded(type.run_end_type, pa.null()), [values.run_ends, *nulls]
+    elif types.is_union(type):
+        plain = pa.union([pa.field(str(at), pa.null()) for at in range(type.num_fields)], type.mode, type.type_codes)
+    elif types.is_fixed_size_list(type):
+        plain = pa.list_(pa.null(), type.list_size)
+    elif type.id in _LISTS:
+        plain = _LISTS[type.id](pa.null())
+    else:
+        return pa.nulls(0)
+    buffers = values.buffers()[: type.num_buffers]
+    return pa.Array.from_buffers(plain, len(values), buffers, offset=values.offset, children=nulls)
 
 
 def _read_by_polars(location: TableLocation, num_rows: int | None = None) -> pa.Table:

@@ -1,10 +1,8 @@
 """Conversion of columns: to the declared kind, to the internal types, and back to the types of the origin."""
 
-import contextlib
-import math
-from collections.abc import Sequence
-from datetime import date, datetime
-from decimal import ROUND_HALF_EVEN, Decimal
+import functools
+from datetime import datetime
+from decimal import ROUND_HALF_EVEN
 
 import duckdb
 import numpy as np
@@ -12,20 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import SchemaError
+from understudy.rules.sql import compute_sql, quote_text
 from understudy.schema import Column, Schema
 from understudy.schema.draft import is_text
-from understudy.schema.sql import compute_sql, quote_text
-from understudy.tables.cells import (
-    INT64_MAX,
-    INT64_MIN,
-    arrow_texts,
-    cell_text,
-    decode_utf8,
-    microseconds,
-    to_plain,
-)
+from understudy.tables.cells import INT64_MAX, INT64_MIN, arrow_texts, cell_text, decode_utf8, microseconds
 from understudy.tables.infer import convert_distinct, infer_style, is_untyped, read_as, unknown_format_error
-from understudy.tables.origin import common_type, flat_type, is_number, style_of
+from understudy.tables.origin import common_type, flat_type, is_number, style_of, value_type
 
 MICROSECONDS_PER_DAY = 86_400_000_000
 WHOLE = ("integer", "boolean")
@@ -50,10 +40,11 @@ def conform(table: pa.Table, schema: Schema) -> pa.Table:
         if field.name in schema and schema[field.name].modelled:
             column = schema[field.name]
             if schema.drafted:
-                values, inferred = _as_drafted(values, column, decimal)
+                style |= _written_style(values, column, decimal)
+                values = _as_drafted(values, column, decimal)
             else:
-                values, style, inferred = as_declared_type(values, column, decimal), {}, {}
-            style = style | inferred | _declared_style(column)
+                values, style = as_declared_type(values, column, decimal), {}
+            style |= _declared_style(column)
             if decimal == "," and pa.types.is_floating(values.type):
                 style["decimal"] = decimal
         elif field.name == schema.unit and not schema.drafted:
@@ -65,8 +56,8 @@ def conform(table: pa.Table, schema: Schema) -> pa.Table:
 
 def _as_unit(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """Integers and strings are compared as they are, everything else as text."""
-    values = _without_missing(values, column)
-    arrow_type = _value_type(values.type)
+    values = without_missing(values, column)
+    arrow_type = value_type(values.type)
     return values if pa.types.is_integer(arrow_type) or is_text(arrow_type) else as_declared_type(values, _AS_TEXT)
 
 
@@ -98,10 +89,10 @@ def declared_schema(schema: Schema) -> pa.Schema:
 
 
 def _output_type(own: pa.Field, read: pa.Field, column: Column, *, drafted: bool) -> pa.DataType:
-    arrow_type = _value_type(own.type)
+    arrow_type = value_type(own.type)
     if is_untyped(own) or pa.types.is_null(arrow_type) or flat_type(own.type) is None:
         return read.type
-    if is_text(_value_type(read.type)) and not is_text(arrow_type):  # categories that became texts
+    if is_text(value_type(read.type)) and not is_text(arrow_type):  # categories that became texts
         number = pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type)
         if not (number or (pa.types.is_boolean(arrow_type) and column.categories is not None)):
             dictionary = pa.types.is_dictionary(own.type)
@@ -118,10 +109,6 @@ def value_kind(column: Column) -> str:
     return "categorical" if column.kind == "location" else column.kind  # a text that is read later
 
 
-def _value_type(arrow_type: pa.DataType) -> pa.DataType:
-    return arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
-
-
 def _declared_style(column: Column) -> dict[str, str]:
     """How text files write the column, as far as the schema declares it."""
     if column.format is not None and column.kind != "boolean":
@@ -136,14 +123,25 @@ def _declared_style(column: Column) -> dict[str, str]:
 
 
 _NO_RULE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+_ODD_VALUE = (*_NO_RULE, TypeError, ValueError, ArithmeticError, LookupError, duckdb.Error)
+"""What libraries raise for a value that their conversion does not expect."""
 
 
-def _as_drafted(values: pa.ChunkedArray, column: Column, decimal: str | None) -> tuple[pa.ChunkedArray, dict[str, str]]:
-    """One column as the drafted kind, and the style of its values; refuses a type without values of that kind."""
+def _written_style(values: pa.ChunkedArray, column: Column, decimal: str | None) -> dict[str, str]:
+    """How the strings of a column are written, as far as its drafted kind leaves that open."""
+    if value_kind(column) not in ("real", "boolean") or not is_text(value_type(values.type)):
+        return {}
+    distinct = without_missing(values, column).unique()
+    texts = distinct.dictionary_decode() if pa.types.is_dictionary(distinct.type) else distinct
+    return infer_style(texts.cast(pa.string()), value_kind(column), decimal)
+
+
+def _as_drafted(values: pa.ChunkedArray, column: Column, decimal: str | None) -> pa.ChunkedArray:
+    """One column as the drafted kind; refuses a type without values of that kind."""
     try:
         return _as_declared(values, column, decimal, drafted=True)
     except _NO_RULE:
-        arrow_type = _value_type(values.type)
+        arrow_type = value_type(values.type)
         # Field names inside nested values may be names of people.
         found = "nested values" if pa.types.is_nested(arrow_type) else arrow_type
         raise SchemaError(
@@ -156,52 +154,46 @@ def _as_drafted(values: pa.ChunkedArray, column: Column, decimal: str | None) ->
 
 def _as_declared(
     values: pa.ChunkedArray, column: Column, decimal: str | None = None, *, drafted: bool = False
-) -> tuple[pa.ChunkedArray, dict[str, str]]:
-    """One column as its declared kind, with nulls for values that cannot be read as such; and the style, if `drafted`.
+) -> pa.ChunkedArray:
+    """One column as its declared kind, with nulls for values that cannot be read as such.
 
     Raises one of `_NO_RULE` for a type that no value of that kind can have.
     """
-    read, style = _read_declared(_without_missing(values, column), column, decimal, drafted=drafted)
-    return _without_missing(read, column), style  # a number is missing however it is written: 9, 9.0 or 9,00
+    read = _read_declared(without_missing(values, column), column, decimal, drafted=drafted)
+    return without_missing(read, column)  # a number is missing however it is written: 9, 9.0 or 9,00
 
 
-def _read_declared(
-    values: pa.ChunkedArray, column: Column, decimal: str | None, *, drafted: bool
-) -> tuple[pa.ChunkedArray, dict[str, str]]:
-    """The same before missing values are taken out."""
-    kind, arrow_type = value_kind(column), _value_type(values.type)
+def _read_declared(values: pa.ChunkedArray, column: Column, decimal: str | None, *, drafted: bool) -> pa.ChunkedArray:
+    kind, arrow_type = value_kind(column), value_type(values.type)
     if pa.types.is_null(arrow_type):
         values, arrow_type = pa.chunked_array([pa.nulls(len(values), pa.string())]), pa.string()
     if is_text(arrow_type):
         if kind == "categorical":
-            return values, {}
+            return values
         values = values.cast(pa.dictionary(pa.int32(), pa.string())) if arrow_type != pa.string() else values
-
-        def convert(texts: pa.Array) -> tuple[pa.Array, dict[str, str]]:
-            read = read_as(texts, kind, column.format, zoned=is_zoned(column), decimal=decimal)
-            return read, infer_style(texts, kind, decimal) if drafted else {}
-
-        return convert_distinct(values, convert)
+        read = functools.partial(read_as, kind=kind, text_format=column.format, zoned=is_zoned(column), decimal=decimal)
+        return convert_distinct(values, read)
     if kind == "categorical" and drafted and column.categories is None and is_number(arrow_type):
-        return values, {}
-    return _as_kind(values, arrow_type, kind), {}
+        return values
+    return _as_kind(values, arrow_type, kind)
 
 
-def _without_missing(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+def without_missing(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """Nulls for the values that are declared missing, each compared by its own text."""
     if not column.missing:
         return values
     words = pa.array([cell_text(word) for word in column.missing], pa.string())
 
-    def convert(distinct: pa.Array) -> tuple[pa.Array, dict[str, str]] | None:
-        try:
-            texts = distinct if is_text(distinct.type) else arrow_texts(distinct)
-        except _NO_RULE:
-            return None
+    def convert(distinct: pa.Array) -> pa.Array:
+        texts = distinct if is_text(distinct.type) else arrow_texts(distinct)
         is_missing = pc.is_in(pc.utf8_trim_whitespace(texts), words)
-        return pc.if_else(is_missing, pa.scalar(None, distinct.type), distinct), {}
+        at = pa.array(np.arange(len(distinct)), mask=is_missing.to_numpy(zero_copy_only=False))
+        return distinct.take(at)  # a choice between two arrays would refuse decimals beyond their precision
 
-    return convert_distinct(values, convert)[0]
+    try:
+        return convert_distinct(values, convert)
+    except pa.ArrowTypeError:  # values without a text are none of these
+        return values
 
 
 def as_declared_type(values: pa.ChunkedArray, column: Column, decimal: str | None = None) -> pa.ChunkedArray:
@@ -209,19 +201,33 @@ def as_declared_type(values: pa.ChunkedArray, column: Column, decimal: str | Non
 
     Each value is read as in a column of any other type: datetimes with a zone in UTC, and bytes as text.
     """
-    target, arrow_type = declared_type(column), _value_type(values.type)
+    target, arrow_type = declared_type(column), value_type(values.type)
     try:
         if pa.types.is_binary(arrow_type):
             values = as_text(values)
         elif pa.types.is_date(target) and pa.types.is_timestamp(arrow_type):
             values = microseconds(values.cast(arrow_type)).cast(pa.timestamp("us"))
         as_text_column = Column(name=column.name, kind="categorical", missing=column.missing)
-        read, _ = _as_declared(values, column if column.modelled else as_text_column, decimal)
-    except _NO_RULE:
-        return pa.chunked_array([pa.nulls(len(values), target)])
+        read = _as_declared(values, column if column.modelled else as_text_column, decimal)
+    except _ODD_VALUE:
+        if len(values) < 2 or not _has_rule(arrow_type, column):
+            return pa.chunked_array([pa.nulls(len(values), target)])
+        # One value is to blame, and it alone is null: whatever it does to a conversion, the other rows stay.
+        half = len(values) // 2
+        parts = [as_declared_type(part, column, decimal) for part in (values.slice(0, half), values.slice(half))]
+        return pa.chunked_array([chunk for part in parts for chunk in part.chunks], target)
     if pa.types.is_timestamp(target):
         return microseconds(read).cast(target)
     return round_to_int(read) if pa.types.is_uint64(read.type) else as_type(read, target)
+
+
+def _has_rule(arrow_type: pa.DataType, column: Column) -> bool:
+    """Whether values of this type can be read as the declared kind at all."""
+    try:
+        _as_declared(pa.chunked_array([], arrow_type), column)
+    except _NO_RULE:
+        return False
+    return True
 
 
 _AS_TEXT = Column(name="", kind="categorical")
@@ -248,7 +254,6 @@ def is_zoned(column: Column) -> bool:
 
 
 def _as_kind(values: pa.ChunkedArray, arrow_type: pa.DataType, kind: str) -> pa.ChunkedArray:
-    """A typed column as another kind."""
     types = pa.types
     if types.is_dictionary(values.type):
         values = values.cast(arrow_type)
@@ -279,7 +284,7 @@ def round_to_int(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_boolean(values.type):
         return values.cast(pa.int64())
     if pa.types.is_decimal(values.type):  # exact: floats are not, and the decimal type may be too narrow to round in
-        return convert_distinct(values, lambda distinct: (pa.array(_round_decimals(distinct), pa.int64()), {}))[0]
+        return convert_distinct(values, lambda distinct: pa.array(_round_decimals(distinct), pa.int64()))
     if pa.types.is_uint64(values.type):
         return pc.min_element_wise(values, pa.scalar(INT64_MAX, pa.uint64()), skip_nulls=False).cast(pa.int64())
     reals = pc.round(values.cast(pa.float64(), safe=False))
@@ -304,9 +309,9 @@ def _midnights(dates: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values as text, each by the rule of `cell_text`; raises for types without one, whatever the values."""
-    if is_text(_value_type(values.type)):
+    if is_text(value_type(values.type)):
         return values.cast(pa.string())
-    return convert_distinct(values, lambda distinct: (arrow_texts(distinct), {}))[0]
+    return convert_distinct(values, arrow_texts)
 
 
 def normalize(table: pa.Table) -> pa.Table:
@@ -322,12 +327,9 @@ def normalize_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if isinstance(arrow_type, pa.BaseExtensionType):
         return normalize_column(values.cast(arrow_type.storage_type))
     if types.is_run_end_encoded(arrow_type):
-        return normalize_column(pc.run_end_decode(values))
+        return normalize_column(_without_runs(values))
     if types.is_dictionary(arrow_type):
-        has_texts = is_text(arrow_type.value_type)
-        values = _without_broken_texts(values) if has_texts else values
-        value_type = pa.string() if has_texts else common_type(arrow_type.value_type)
-        return values.cast(pa.dictionary(pa.int32(), value_type, ordered=arrow_type.ordered)).unify_dictionaries()
+        return _normalize_dictionary(values)
     if is_text(arrow_type):
         texts = _without_broken_texts(values)
         return pa.chunked_array([piece for chunk in texts.chunks for piece in _as_strings(chunk)], pa.string())
@@ -335,6 +337,40 @@ def normalize_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
         return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
     return values
+
+
+def _without_runs(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """One value for each row; Arrow itself does not know how for every type of value."""
+    plain = []
+    for chunk in values.chunks:
+        ends = chunk.run_ends.to_numpy(zero_copy_only=False).astype(np.int64)
+        at = np.searchsorted(ends, np.arange(chunk.offset, chunk.offset + len(chunk)), side="right")
+        plain.append(_without_view(chunk.values).take(pa.array(at)))
+    return pa.chunked_array(plain, _COPIED.get(values.type.value_type, values.type.value_type))
+
+
+_COPIED = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+"""Arrow cannot select among the values of these types."""
+
+
+def _without_view(values: pa.Array) -> pa.Array:
+    """The same bytes in a type that can be selected from, whether or not they are UTF-8."""
+    plain = _COPIED.get(values.type)
+    return values if plain is None else values.cast(pa.binary()).view(plain)
+
+
+def _normalize_dictionary(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with 32-bit codes and one dictionary for all chunks, if possible; else its values alone."""
+    value_type, ordered = values.type.value_type, values.type.ordered
+    has_texts = is_text(value_type)
+    common = pa.string() if has_texts else common_type(value_type)
+    try:
+        held = _without_broken_texts(values) if has_texts else values
+        return held.cast(pa.dictionary(pa.int32(), common, ordered=ordered), safe=False).unify_dictionaries()
+    except _NO_RULE:  # a null in a dictionary, or a value that a conversion does not expect
+        plain = [_without_view(chunk.dictionary).take(chunk.indices) for chunk in values.chunks]
+        coded = normalize_column(pa.chunked_array(plain, _COPIED.get(value_type, value_type))).dictionary_encode()
+        return coded.cast(pa.dictionary(pa.int32(), common, ordered=ordered))
 
 
 def _as_strings(texts: pa.Array) -> list[pa.Array]:
@@ -353,7 +389,7 @@ def _without_broken_texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        texts = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+        texts = values.cast(value_type(values.type))
         chunks = [
             pa.array(map(decode_utf8, chunk.cast(pa.binary()).to_pylist()), pa.string()) for chunk in texts.chunks
         ]
@@ -412,64 +448,3 @@ def in_dictionary(values: pa.ChunkedArray, dictionary: pa.Array) -> pa.ChunkedAr
 def without_metadata(table: pa.Table) -> pa.Table:
     """The table without metadata: pandas and polars write values and categories there."""
     return pa.table(table.columns, schema=pa.schema([field.remove_metadata() for field in table.schema]))
-
-
-_PLAIN_TYPES = {frozenset({int}): pa.int64(), frozenset({float}): pa.float64(), frozenset({str}): pa.string()}
-"""Python types whose cells are read as one column."""
-
-_CELL_TYPES = {
-    "text": pa.string(),
-    "boolean": pa.bool_(),
-    "integer": pa.int64(),
-    "real": pa.float64(),
-    "date": pa.date32(),
-    "datetime": pa.timestamp("us"),
-    "zoned datetime": pa.timestamp("us", "UTC"),
-}
-
-
-def read_cells(cells: Sequence[object] | np.ndarray, column: Column) -> pa.ChunkedArray:
-    """Python objects in the type of the declared kind, each read by its own type, as in a column of that type.
-
-    Objects of one type are read together and put back in order.
-    """
-    target = declared_type(column)
-    plain = _PLAIN_TYPES.get(frozenset(map(type, cells)) - {type(None)})
-    if plain is not None:
-        with contextlib.suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
-            return as_declared_type(pa.chunked_array([pa.array(cells, plain, from_pandas=True)]), column)
-    if pa.types.is_string(target):
-        return _without_missing(pa.chunked_array([pa.array(map(cell_text, cells), target)]), column)
-    typed = [_typed_cell(cell) for cell in cells]
-    chunks: list[pa.Array] = []
-    order = np.full(len(typed), -1)
-    for name, arrow_type in _CELL_TYPES.items():
-        at = [position for position, (found, _) in enumerate(typed) if found == name]
-        order[at] = sum(map(len, chunks)) + np.arange(len(at))
-        values = pa.array([typed[position][1] for position in at], arrow_type)
-        chunks += as_declared_type(pa.chunked_array([values]), column).chunks
-    return pa.chunked_array(chunks, target).take(pa.array(order, mask=order < 0))
-
-
-def _typed_cell(cell: object) -> tuple[str, object]:
-    """The name of a cell's type, and its value; an empty name for a null or anything that is not a plain value."""
-    cell = to_plain(cell)
-    match cell:
-        case str():
-            return "text", cell
-        case bool():
-            return "boolean", cell
-        case Decimal():
-            whole = cell == cell.to_integral_value()
-            return _typed_cell(int(cell)) if whole else ("real", float(cell))
-        case int() if cell.bit_length() > 1023:  # outside the range of floats
-            return "real", math.copysign(math.inf, cell > 0 or -1)
-        case int():
-            return ("integer", int(cell)) if -INT64_MAX <= cell <= INT64_MAX else ("real", float(cell))
-        case float():
-            return "real", cell
-        case datetime():
-            return "zoned datetime" if cell.tzinfo else "datetime", cell
-        case date():
-            return "date", cell
-    return "", None

@@ -41,7 +41,8 @@ def to_plain(cell: object) -> object:
     if isinstance(cell, bytes):
         cell = decode_utf8(cell)
     if isinstance(cell, str):
-        return str(cell) if cell.isascii() or _is_unicode(cell) else None
+        # No file can hold surrogates.
+        return str(cell) if cell.isascii() else decode_utf8(cell.encode(errors="surrogatepass"))
     return cell if isinstance(cell, bool | int | date | time) else None
 
 
@@ -75,7 +76,7 @@ def _plain_moment(cell: datetime) -> datetime | None:
         zoned = cell.tzinfo is not None and cell.utcoffset() is not None
         stamps = (cell - (_EPOCH.replace(tzinfo=UTC) if zoned else _EPOCH.replace(tzinfo=cell.tzinfo))) // _MICROSECOND
         return moment_of(stamps, zoned=zoned)
-    stamps = int(cell.asm8.astype("int64"))  # type: ignore[attr-defined]
+    stamps = int(cell.asm8.astype("int64"))  # type: ignore[attr-defined]  # of pandas
     stamps = stamps // 1000 if unit == "ns" else stamps * {"s": 10**6, "ms": 10**3, "us": 1}[unit]
     return moment_of(stamps, zoned=cell.tzinfo is not None)
 
@@ -94,15 +95,6 @@ def decode_utf8(value: bytes | None) -> str | None:
         return None
 
 
-def _is_unicode(text: str) -> bool:
-    """False for surrogates, which no file can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def arrow_texts(distinct: pa.Array) -> pa.Array:
     """The values of a typed array as text, by the rule of `cell_text`; raises for types without one."""
     arrow_type, types = distinct.type, pa.types
@@ -116,10 +108,18 @@ def arrow_texts(distinct: pa.Array) -> pa.Array:
     elif types.is_nested(arrow_type) or types.is_duration(arrow_type) or types.is_interval(arrow_type):
         raise pa.ArrowTypeError("no text for this type")
     elif types.is_time(arrow_type):
-        cells = distinct.cast(pa.time64("us"), safe=False).to_pylist()
+        cells = _within_a_day(distinct).cast(pa.time64("us"), safe=False).to_pylist()
     else:
         cells = distinct.to_pylist()
     return pa.array(map(cell_text, cells), pa.string())
+
+
+def _within_a_day(times: pa.Array) -> pa.Array:
+    """Times of day, clamped: files can hold others, which Python cannot."""
+    ticks = times.cast(pa.int32() if pa.types.is_time32(times.type) else pa.int64())
+    last = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[times.type.unit] - 1
+    clamped = pc.min_element_wise(pc.max_element_wise(ticks, 0, skip_nulls=False), last, skip_nulls=False)
+    return clamped.cast(ticks.type).cast(times.type)
 
 
 def microseconds(moments: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

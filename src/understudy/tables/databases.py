@@ -15,14 +15,15 @@ import duckdb
 import pyarrow as pa
 
 from understudy.errors import TableError
+from understudy.rules.sql import connect, quote_name, quote_text
 from understudy.schema import Column, Schema
-from understudy.schema.sql import connect, quote_name, quote_text
-from understudy.tables.cast import as_declared_type, declared_type, read_cells, without_metadata
+from understudy.tables.cast import as_declared_type, declared_type, without_metadata
+from understudy.tables.cell_tables import read_cells
 from understudy.tables.cells import INT64_MAX, decode_utf8
 from understudy.tables.formatting import format_in_sql, require_case_insensitive_names, text_sql
 from understudy.tables.infer import mark_untyped
 from understudy.tables.labels import label_metadata
-from understudy.tables.location import TableLocation, explain_errors
+from understudy.tables.path import TableLocation, explain_errors
 from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches, consume_in_thread
 
@@ -73,14 +74,7 @@ def tables_in(location: TableLocation) -> list[str]:
 # DuckDB
 
 
-def read_duckdb(location: TableLocation) -> pa.Table:
-    with _query_duckdb(location) as rows:
-        return without_metadata(rows.to_arrow_table())
-
-
 def open_duckdb_table(location: TableLocation) -> BatchReader:
-    """The same in batches."""
-
     def read(num_rows: int) -> Iterator[pa.Table]:
         with _query_duckdb(location) as rows, rows.to_arrow_reader(num_rows) as reader:
             for batch in reader:
@@ -138,14 +132,10 @@ def load_extension(connection: duckdb.DuckDBPyConnection, name: str, *, network:
     folders = list(package.submodule_search_locations or []) if package else []
     files = [Path(f, "extensions", f"v{duckdb.__version__}", f"{name}.duckdb_extension") for f in folders]
     connection.execute("SET autoinstall_known_extensions = false")
-    for command in [f"LOAD {name}", *(f"LOAD {quote_text(str(file))}" for file in files if file.exists())]:
+    commands = [f"LOAD {name}", *(f"LOAD {quote_text(str(file))}" for file in files if file.exists())]
+    for command in [*commands, *([f"INSTALL {name}; LOAD {name}"] if network else [])]:
         with contextlib.suppress(duckdb.Error):
             connection.execute(command)
-            return True
-    if network:
-        with contextlib.suppress(duckdb.Error):
-            connection.execute(f"INSTALL {name}")
-            connection.execute(f"LOAD {name}")
             return True
     return False
 
@@ -173,18 +163,12 @@ def _sqlite_kind(declared: str) -> str:
     return next((kind for kind, words in _SQLITE_WORDS.items() if any(word in declared.upper() for word in words)), "")
 
 
-def read_sqlite(location: TableLocation, schema: Schema | None = None) -> tuple[pa.Table, pa.Schema]:
+def open_sqlite(location: TableLocation, schema: Schema | None = None) -> BatchReader:
     """Each value read by its own type as its column declares, in the schema or else in the database; and the types that
     the database declares, which the tool that created the table may have chosen by the values.
 
     A value that cannot be read so is null, as is text that is not UTF-8.
     """
-    types, read, own = open_sqlite(location, schema)
-    return pa.concat_tables([types.empty_table(), *read(1 << 16)]), types if own is None else own
-
-
-def open_sqlite(location: TableLocation, schema: Schema | None = None) -> BatchReader:
-    """The same in batches."""
     with _connect_sqlite(location) as connection:
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
         name = _choose_table(location, [row[0] for row in rows if not row[0].startswith("sqlite_")])
@@ -227,9 +211,7 @@ def write_sqlite(batches: OutputBatches, path: Path, name: str) -> None:
             lite.execute(f"DROP TABLE IF EXISTS {quote_name(name)}")
             lite.execute(f"CREATE TABLE {quote_name(name)} ({declared})")
             for batch in batches:
-                with format_in_sql(batch, _as_sqlite) as (connection, expressions):
-                    plain = connection.sql(f"SELECT {', '.join(expressions)} FROM t").to_arrow_table()
-                for piece in plain.to_batches(RECORD_ROWS):
+                for piece in format_in_sql(batch, _as_sqlite).to_batches(RECORD_ROWS):
                     rows = zip(*(column.to_pylist() for column in piece.columns), strict=True)
                     lite.executemany(f"INSERT INTO {quote_name(name)} VALUES ({placeholders})", rows)
             lite.execute("COMMIT")
@@ -270,15 +252,13 @@ def _sqlite_type(arrow_type: pa.DataType) -> str:
 # PostgreSQL
 
 
-def read_postgres(location: TableLocation) -> pa.Table:
-    """Reads with DuckDB's extension, or with ADBC if that is installed and the extension is not."""
+def open_postgres(location: TableLocation) -> BatchReader:
+    """A table: in batches with ADBC, all passes in one transaction; else read whole by DuckDB's extension."""
+    if importlib.util.find_spec("adbc_driver_postgresql"):
+        return _open_adbc(location)
     with contextlib.closing(connect()) as connection:
-        if load_extension(connection, "postgres_scanner"):
-            return _postgres_through_duckdb(location, connection)
-        if importlib.util.find_spec("adbc_driver_postgresql"):
-            return _postgres_through_adbc(location)
         if load_extension(connection, "postgres_scanner", network=True):
-            return _postgres_through_duckdb(location, connection)
+            return BatchReader.of_table(_postgres_through_duckdb(location, connection))
     raise TableError(
         f"{location} needs DuckDB's postgres extension, which is not installed and cannot be downloaded. Install "
         "adbc-driver-postgresql, or export the table as Parquet."
@@ -292,16 +272,6 @@ def _postgres_through_duckdb(location: TableLocation, connection: duckdb.DuckDBP
     tables = _list_tables(connection, "source", "public")
     chosen = tables[_choose_table(location, tables, "public")]
     return without_metadata(connection.sql(f"SELECT * FROM {chosen}").to_arrow_table())
-
-
-def _postgres_through_adbc(location: TableLocation) -> pa.Table:
-    reader = _open_adbc(location)
-    return pa.concat_tables([reader.types.empty_table(), *reader.read(0)])
-
-
-def open_postgres(location: TableLocation) -> BatchReader | None:
-    """A table in batches, all passes over it in one transaction; None: without ADBC it is read whole."""
-    return _open_adbc(location) if importlib.util.find_spec("adbc_driver_postgresql") else None
 
 
 _ONE_ORDER = (

@@ -3,23 +3,28 @@
 import codecs
 import contextlib
 import csv
+import functools
 import io
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from understudy.errors import TableError
-from understudy.schema.sql import quote_text
+from understudy.rules.sql import quote_text
+from understudy.schema.draft import is_text
 from understudy.tables.formatting import copy_in_sql, text_sql
 from understudy.tables.header import check_header, names_without_header
 from understudy.tables.infer import mark_untyped
-from understudy.tables.location import TEXT_SUFFIXES, TableLocation
 from understudy.tables.options import ReadOptions
-from understudy.tables.reading_batches import BatchReader
+from understudy.tables.origin import value_type
+from understudy.tables.path import TEXT_SUFFIXES, TableLocation
+from understudy.tables.reading_batches import BatchReader, read_on
 from understudy.tables.writing_batches import OutputBatches
 
 BLOCK_BYTES = 1 << 22
@@ -27,7 +32,6 @@ BLOCK_BYTES = 1 << 22
 LONGEST_ROW = 1 << 24
 """A row may not be longer: an unclosed quote would make the rest of the file one row."""
 
-_PLAIN = ReadOptions()
 _END = "end"
 """The content of every field of an extra row that is appended to the file and then removed."""
 
@@ -41,43 +45,27 @@ class _FirstLine(NamedTuple):
     """Whether that line holds the names, and not a row."""
 
 
-def read_delimited(
-    location: TableLocation, options: ReadOptions = _PLAIN, declared: Sequence[str] | None = None
-) -> pa.Table:
-    """All columns as text, without types; an empty field is null. `declared` are the names of a schema."""
+def open_delimited(location: TableLocation, options: ReadOptions, declared: Sequence[str] | None = None) -> BatchReader:
+    """All columns as text, without types; an empty field is null. `declared` are the names of a schema.
+
+    One batch for each block of the file, and at least one.
+    """
     first = _read_first_line(location, options, declared)
-    # Later steps take the longer the more pieces a column has.
-    return pa.concat_tables(_read_batches(location, first, options, block_bytes=LONGEST_ROW))
+    separator = {"delimiter": first.delimiter} if first.delimiter != "," else None
+    fields = [mark_untyped(pa.field(name, pa.string()), decimal=options.decimal) for name in first.names]
+    types = pa.schema(fields, separator)
+    return BatchReader(types, lambda _: (rows.cast(types) for rows in _read_batches(location, first, options)))
 
 
-def open_delimited(
-    location: TableLocation, options: ReadOptions = _PLAIN, declared: Sequence[str] | None = None
-) -> BatchReader:
-    """The same in batches: one for each block of the file, and at least one."""
-    first = _read_first_line(location, options, declared)
-    types = _untyped(_names_schema(first), first, options)
-    return BatchReader(types, lambda _: _read_batches(location, first, options, block_bytes=BLOCK_BYTES))
-
-
-def _names_schema(first: _FirstLine) -> pa.Schema:
-    return pa.schema([(name, pa.string()) for name in first.names])
-
-
-def _untyped(schema: pa.Schema, first: _FirstLine, options: ReadOptions) -> pa.Schema:
-    """The schema, marked as one without types, with the separator if it is not the usual one."""
-    mark = {"delimiter": first.delimiter} if first.delimiter != "," else None
-    return pa.schema([mark_untyped(field, decimal=options.decimal) for field in schema], mark)
-
-
-def _read_batches(
-    location: TableLocation, first: _FirstLine, options: ReadOptions, *, block_bytes: int
-) -> Iterator[pa.Table]:
+def _read_batches(location: TableLocation, first: _FirstLine, options: ReadOptions) -> Iterator[pa.Table]:
     """All rows; one batch is held back, since its last row may be the extra one."""
-    held = _names_schema(first).empty_table()
+    held = pa.table({name: pa.array([], pa.string()) for name in first.names})
     try:
-        for batch in _parse_all(location, first, options, block_bytes):
+        # If a row does not fit in a block, the rows that are left are read in larger ones.
+        larger = functools.partial(_parse, location, first, options, LONGEST_ROW)
+        for batch in read_on(_parse(location, first, options, BLOCK_BYTES), larger):
             if batch.num_rows and held.num_rows:
-                yield held.cast(_untyped(held.schema, first, options))
+                yield held
             held = batch if batch.num_rows else held
     except (pa.ArrowInvalid, UnicodeError) as error:
         require_encoding(location, options.encoding)
@@ -91,26 +79,7 @@ def _read_batches(
         raise TableError(
             f"{location}: a quote is never closed, so the last field extends to the end of the file. Close it."
         )
-    yield held.slice(0, rows).cast(_untyped(held.schema, first, options))
-
-
-def _parse_all(
-    location: TableLocation, first: _FirstLine, options: ReadOptions, block_bytes: int
-) -> Iterator[pa.Table]:
-    """The table as by `_parse`; if a row does not fit in a block, those that are left in larger blocks."""
-    num_done = 0
-    try:
-        for batch in _parse(location, first, options, block_bytes):
-            yield batch
-            num_done += batch.num_rows
-        return
-    except pa.ArrowInvalid:
-        if block_bytes >= LONGEST_ROW:
-            raise
-    for batch in _parse(location, first, options, LONGEST_ROW):
-        num_skipped = min(num_done, batch.num_rows)
-        yield batch.slice(num_skipped)
-        num_done -= num_skipped
+    yield held.slice(0, rows)
 
 
 def _parse(
@@ -149,36 +118,16 @@ def _parse(
 
 
 @contextlib.contextmanager
-def _open(location: TableLocation, options: ReadOptions) -> "Iterator[pa.NativeFile | _AsUtf8]":
-    """The bytes of a text file, in UTF-8."""
+def _open(location: TableLocation, options: ReadOptions) -> Iterator[pa.NativeFile]:
+    """The bytes of a text file, in UTF-8. Reading raises a `UnicodeError` for bytes that do not fit its encoding."""
     with pa.input_stream(str(location.path), compression="detect") as stream:
-        yield stream if options.is_utf8 else _AsUtf8(stream, options.encoding)
-
-
-class _AsUtf8:
-    """A stream in another encoding, as UTF-8. Raises a `UnicodeError` for bytes that do not fit it."""
-
-    def __init__(self, stream: pa.NativeFile, encoding: str):
-        self._stream, self._decoder, self._bytes = stream, codecs.getincrementaldecoder(encoding)(), b""
-        self._at_end = False
-
-    def read(self, size: int | None = None) -> bytes:
-        pieces, held = [self._bytes], len(self._bytes)
-        while not self._at_end and (size is None or held < size):
-            piece = bytes(self._stream.read(1 << 20))
-            self._at_end = not piece
-            pieces.append(self._decoder.decode(piece, final=self._at_end).encode())
-            held += len(pieces[-1])
-        whole = b"".join(pieces)
-        size = len(whole) if size is None else size
-        self._bytes = whole[size:]
-        return whole[:size]
+        yield stream if options.is_utf8 else pa.transcoding_input_stream(stream, options.encoding, "utf-8")
 
 
 class _StreamWithLastLine(io.RawIOBase):
     """A stream with one line appended, after a line break if the last line has none."""
 
-    def __init__(self, stream: "pa.NativeFile | _AsUtf8", line: bytes):
+    def __init__(self, stream: pa.NativeFile, line: bytes):
         self._stream, self._line, self._last = stream, line + b"\n", b""
 
     def readable(self) -> bool:
@@ -309,6 +258,27 @@ def _physical_line(location: TableLocation, row: int | None, delimiter: str, opt
                 return end_of_last + 1
             end_of_last = reader.line_num
     return row
+
+
+FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
+"""The beginning of a cell that a spreadsheet takes for a formula."""
+
+
+def starts_formula(texts: Iterable[object]) -> bool:
+    """Whether a spreadsheet would take one of these for a formula."""
+    return any(isinstance(text, str) and re.match(FORMULA, text) for text in texts)
+
+
+def escape_formulas(table: pa.Table) -> pa.Table:
+    """Puts an apostrophe before each string and column name that a spreadsheet would take for a formula."""
+    fields, columns = [], []
+    for field, values in zip(table.schema, table.columns, strict=True):
+        if is_text(value_type(field.type)):
+            values = pc.replace_substring_regex(values.cast(pa.string()), rf"({FORMULA})", r"'\1")
+        name = f"'{field.name}" if starts_formula([field.name]) else field.name
+        fields.append(field.with_type(values.type).with_name(name))
+        columns.append(values)
+    return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
 
 
 def write_delimited(batches: OutputBatches, path: Path, delimiter: str) -> None:

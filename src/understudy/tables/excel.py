@@ -1,24 +1,22 @@
 """Sheets of Excel workbooks."""
 
-import importlib.util
 from collections.abc import Sequence
-
-import pyarrow as pa
 
 from understudy.errors import TableError
 from understudy.schema import Schema
-from understudy.tables.cell_tables import table_of_cells
+from understudy.tables.cell_tables import import_reader, table_of_cells
 from understudy.tables.cells import cell_text
 from understudy.tables.header import check_header, names_without_header
-from understudy.tables.location import TableLocation
 from understudy.tables.options import ReadOptions
+from understudy.tables.path import TableLocation
+from understudy.tables.reading_batches import BatchReader
 
 _OLD_FORMAT = b"\xd0\xcf\x11\xe0"
 """The first bytes of an .xls file, and of an encrypted .xlsx file."""
 
 
-def read_excel(location: TableLocation, schema: Schema | None, reading: ReadOptions) -> pa.Table:
-    """One sheet. Its columns are those of its header; what lies beside it and empty rows are not read.
+def open_excel(location: TableLocation, schema: Schema | None, reading: ReadOptions) -> BatchReader:
+    """One sheet, as one batch. Its columns are those of its header; what lies beside it and empty rows are not read.
 
     Without a header they start in the first column of the sheet, also if no row has a value there.
     """
@@ -43,17 +41,11 @@ def read_excel(location: TableLocation, schema: Schema | None, reading: ReadOpti
         name: [None if len(row) <= at or row[at] == "" else row[at] for row in rows]
         for at, name in enumerate(header, start=start)
     }
-    return table_of_cells(columns, schema if is_declared else None)
+    return BatchReader.of_table(table_of_cells(columns, schema if is_declared else None))
 
 
 def _read_rows(location: TableLocation, reading: ReadOptions) -> Sequence[Sequence[object]]:
-    if importlib.util.find_spec("python_calamine") is None:
-        raise TableError(
-            f"{location}: Excel files need the package python-calamine: pip install 'understudy[excel]'. Or save the "
-            "sheet as CSV."
-        )
-    import python_calamine as calamine
-
+    calamine = import_reader("python_calamine", "excel", location, "Excel files", "the sheet")
     with location.path.open("rb") as file:
         if file.read(4) == _OLD_FORMAT:
             raise TableError(
@@ -65,13 +57,13 @@ def _read_rows(location: TableLocation, reading: ReadOptions) -> Sequence[Sequen
             sheets = [sheet.name for sheet in workbook.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]
             sheet = workbook.get_sheet_by_name(_choose_sheet(location, reading, sheets))
             # The empty columns before the first value would depend on the rows.
-            return sheet.to_python(skip_empty_area=False)
+            rows: Sequence[Sequence[object]] = sheet.to_python(skip_empty_area=False)
+            return rows
     except (calamine.CalamineError, calamine.XmlError, calamine.ZipError):
         raise ValueError("not a workbook") from None  # explained by the caller
 
 
 def _choose_sheet(location: TableLocation, reading: ReadOptions, sheets: Sequence[str]) -> str:
-    """The named sheet, or the only one."""
     if location.table is not None and reading.sheet is not None and location.table != reading.sheet:
         raise TableError(f"{location} and --sheet name two different sheets. Name one of them.")
     name = location.table or reading.sheet

@@ -5,19 +5,20 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import TableError
+from understudy.rules.sql import connect, quote_text
 from understudy.schema import Schema
 from understudy.schema.draft import is_text
-from understudy.schema.sql import connect, quote_text
 from understudy.tables.cast import as_type, in_dictionary
 from understudy.tables.infer import read_as
 from understudy.tables.labels import label_metadata
-from understudy.tables.origin import Origin, parse_arrow_type, style_of
+from understudy.tables.origin import Origin, parse_arrow_type, style_of, value_type
 from understudy.tables.writing_batches import OutputBatches, consume_in_thread
 
 
@@ -30,9 +31,8 @@ def restyle(table: pa.Table, origin: Origin) -> pa.Table:
         target = parse_arrow_type(known.arrow) if known else None
         if target is not None:
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-                values = as_type(
-                    _format_texts(values, style) if _is_text_type(target) else _parse_numbers(values, target), target
-                )
+                read = _format_texts(values, style) if is_text(value_type(target)) else _parse_numbers(values, target)
+                values = as_type(read, target)
         if "decimals" in style and pa.types.is_floating(values.type):
             values = pc.round(values, int(style["decimals"]))
         columns.append(values)
@@ -85,7 +85,7 @@ def output_decimals(origin: Origin, name: str) -> int | None:
     return int(known.style["decimals"]) if known.style.get("decimals") else None
 
 
-def _clamp(values: pa.ChunkedArray, bounds: tuple, decimals: int) -> pa.ChunkedArray:
+def _clamp(values: pa.ChunkedArray, bounds: tuple[Any, ...], decimals: int) -> pa.ChunkedArray:
     """Rounded values inside their bounds, if any number with so few decimals lies inside."""
     unit = Decimal(1).scaleb(-decimals)
     lower = Decimal(repr(float(bounds[0]))).quantize(unit, ROUND_CEILING)
@@ -94,10 +94,6 @@ def _clamp(values: pa.ChunkedArray, bounds: tuple, decimals: int) -> pa.ChunkedA
         return values
     low, high = (pa.scalar(float(bound)).cast(values.type) for bound in (lower, upper))
     return pc.min_element_wise(pc.max_element_wise(values, low, skip_nulls=False), high, skip_nulls=False)
-
-
-def _is_text_type(target: pa.DataType) -> bool:
-    return is_text(target.value_type if pa.types.is_dictionary(target) else target)
 
 
 def _parse_numbers(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
@@ -116,12 +112,11 @@ def _format_texts(values: pa.ChunkedArray, style: dict[str, str]) -> pa.ChunkedA
     if not (("format" in style and has_format) or ("decimals" in style and types.is_floating(values.type))):
         return values
     field = pa.field("x", values.type, metadata=style)
-    with format_in_sql(pa.table([values], schema=pa.schema([field])), text_sql) as (connection, (expression,)):
-        return connection.sql(f"SELECT {expression} AS x FROM t").to_arrow_table().column(0)
+    return format_in_sql(pa.table([values], schema=pa.schema([field])), text_sql).column(0)
 
 
 def with_formatted_dates(table: pa.Table) -> pa.Table:
-    """Dates and times that have a format as the texts that a text file would hold: a format may leave parts out."""
+    """Dates and times that have a format, as the strings that a text file would hold: a format may leave parts out."""
     for at, field in enumerate(table.schema):
         has_time = pa.types.is_date(field.type) or pa.types.is_timestamp(field.type)
         if has_time and "format" in style_of(field):
@@ -129,13 +124,11 @@ def with_formatted_dates(table: pa.Table) -> pa.Table:
     return table
 
 
-@contextlib.contextmanager
-def format_in_sql(
-    table: pa.Table, expression_fn: Callable[[str, pa.DataType, dict[str, str]], str]
-) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[str]]]:
-    """A connection in which `t` holds the columns as c0, c1, ..., and an SQL expression that formats each of them."""
+def format_in_sql(table: pa.Table, expression_fn: Callable[[str, pa.DataType, dict[str, str]], str]) -> pa.Table:
+    """Each column formatted by the SQL expression that `expression_fn` makes of its name, type and style."""
     with _connect_with(_sql_columns(table)) as connection:
-        yield connection, _sql_expressions(table.schema, expression_fn)
+        expressions = ", ".join(_sql_expressions(table.schema, expression_fn))
+        return connection.sql(f"SELECT {expressions} FROM t").to_arrow_table()
 
 
 def copy_in_sql(
@@ -145,7 +138,7 @@ def copy_in_sql(
 ) -> None:
     """Executes a query over `t`, which holds the rows of all batches in their order, while they are being made.
 
-    `query_fn` is given the expression of each column, as in `format_in_sql`.
+    The columns of `t` are c0, c1, ...; `query_fn` is given the expression of each, as in `format_in_sql`.
     """
 
     def execute(rows: pa.RecordBatchReader) -> None:
@@ -167,8 +160,7 @@ def _sql_columns(table: pa.Table) -> pa.Table:
     """The columns under names that need no quotes, in types of DuckDB; the offsets of zoned times beside them."""
     columns: dict[str, pa.ChunkedArray] = {}
     for i, values in enumerate(table.columns):
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
+        values = values.cast(value_type(values.type))
         if _is_zoned(values.type):
             seconds = values.cast(pa.timestamp("s", values.type.tz), safe=False)
             columns[f"z{i}"] = pc.strftime(seconds, format="%z")
@@ -180,7 +172,7 @@ def _sql_columns(table: pa.Table) -> pa.Table:
 def _sql_expressions(schema: pa.Schema, expression_fn: Callable[[str, pa.DataType, dict[str, str]], str]) -> list[str]:
     expressions = []
     for i, field in enumerate(schema):
-        arrow_type = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        arrow_type = value_type(field.type)
         zone = {"zone": f"z{i}"} if _is_zoned(arrow_type) else {}
         expressions.append(expression_fn(f"c{i}", arrow_type, {**zone, **style_of(field)}))
     return expressions

@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import narwhals as nw
 import numpy as np
@@ -23,16 +23,16 @@ from understudy.tables.cast import (
     normalize,
     normalize_column,
     output_schema,
-    read_cells,
     value_kind,
     without_metadata,
 )
+from understudy.tables.cell_tables import read_cells
 from understudy.tables.cells import cell_text
 from understudy.tables.formatting import restyle
 from understudy.tables.infer import infer_text_dates, mark_untyped
 from understudy.tables.labels import label_metadata
-from understudy.tables.location import require_names, require_types
 from understudy.tables.origin import Origin
+from understudy.tables.path import require_names, require_types
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool 
     if nw.dependencies.is_pandas_dataframe(frame):
         return _from_pandas(cast("pd.DataFrame", frame), schema, keep_types=keep_types)
     try:
-        native = nw.from_native(frame)  # type: ignore[call-overload]
+        native = nw.from_native(frame)  # type: ignore[call-overload]  # what is no frame is refused below
     except (TypeError, ValueError):
         hint = " Read files with read_table." if isinstance(frame, str | Path) else ""
         raise TableError(
@@ -106,7 +106,7 @@ def _declared_column(schema: Schema | None, name: str) -> Column | None:
     return schema[name] if name in schema else Column(name=name, kind="text")  # refused later, by `match_columns`
 
 
-def _arrow_column(series: nw.Series, column: Column | None) -> pa.Array | pa.ChunkedArray:
+def _arrow_column(series: nw.Series[Any], column: Column | None) -> pa.Array | pa.ChunkedArray:
     """A series as Arrow; if Arrow does not have its type, each cell is read as declared."""
     try:
         if series.dtype != nw.Object:  # polars would return addresses of these
@@ -263,8 +263,7 @@ def read_column(values: object, column: Column) -> pa.ChunkedArray:
     if nw.dependencies.is_pandas_series(values):
         return _read_series(cast("pd.Series", values), column)
     if nw.dependencies.is_polars_series(values):
-        series = nw.from_native(cast("pl.Series", values), series_only=True)
-        return as_declared_type(_normalize(_arrow_column(series, column)), column)
+        return as_declared_type(_normalize(_arrow_column(nw.from_native(values, series_only=True), column)), column)
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return as_declared_type(_normalize(values), column)
     cells = np.asarray(values) if hasattr(values, "__array__") else np.asarray(values, dtype=object)
@@ -343,7 +342,7 @@ def _pandas_series(values: pa.ChunkedArray, dtype: str) -> "pd.Series":
     if match := re.fullmatch(r"category\[(.*)\]( ordered)?", dtype):
         return _pandas_categorical(values, match[1], ordered=match[2] is not None)
     if dtype == "ArrowDtype":
-        return pd.Series(pd.arrays.ArrowExtensionArray(values))  # type: ignore[attr-defined]
+        return pd.Series(pd.arrays.ArrowExtensionArray(values))
     if dtype == "object" or dtype == "":
         if dtype and is_text(values.type):
             return pd.Series(values.to_numpy(), dtype=object)  # nulls as None

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from understudy.errors import TableError, did_you_mean
+from understudy.tables.path import require_names
 from understudy.tables.text_types import looks_like_date
 
 _NUMBER = re.compile(r"[<>≤≥~±]?\s*[+-]?(?:[0-9][0-9.,'’\s]*|[.,][0-9]+)(?:[eE][+-]?[0-9]+)?\s*[%€$£]?")
@@ -22,7 +23,7 @@ def check_header(
     With `declared` names each of its fields must be one of them. Without, it is judged alone, never by other lines,
     and refused if a field looks like a value. `is_header` says that it holds names: then they need only be different.
     """
-    _require_distinct(names, where)
+    require_names(names, where, advice=f" {_ADVICE}.")
     if is_header:
         return
     if declared is not None:
@@ -38,11 +39,7 @@ def check_header(
 
 
 def looks_like_value(field: str) -> str | None:
-    """What the field of a first line looks like if it does not look like a name; None: it may be a name.
-
-    >>> looks_like_value("age"), looks_like_value("1.234,5"), looks_like_value("31.12.2020")
-    (None, 'a number', 'a date')
-    """
+    """What the field of a first line looks like if it does not look like a name; None: it may be a name."""
     field = field.strip()
     if looks_like_date(field) or _TIME.fullmatch(field):
         return "a date" if ":" not in field else "a time"
@@ -53,23 +50,6 @@ def looks_like_value(field: str) -> str | None:
     if "@" in field:
         return "an address"
     return "an identifier" if _MANY_DIGITS.search(field) else None
-
-
-def _require_distinct(names: Sequence[str], where: str) -> None:
-    """Raises unless each column has a name, different from all others. Says where, not what: these may be values."""
-    first_with: dict[str, int] = {}
-    for position, name in enumerate(names, start=1):
-        if not name.strip():
-            raise TableError(
-                f"Column {position} of {where} has no name (pandas writes its index this way). Name it, or remove it."
-                f" {_ADVICE}."
-            )
-        if name in first_with:
-            raise TableError(
-                f"{where} has duplicate column names: columns {first_with[name]} and {position}. Rename all but one."
-                f" {_ADVICE}."
-            )
-        first_with[name] = position
 
 
 def _require_declared(names: Sequence[str], declared: Sequence[str], where: str) -> None:

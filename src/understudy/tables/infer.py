@@ -1,14 +1,13 @@
 """Text columns: their types, inferred by fixed rules from all values, or each value read as its declared kind."""
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import SchemaError
-from understudy.schema.sql import compute_sql
+from understudy.rules.sql import compute_sql
 from understudy.tables.cells import INT64_MAX, INT64_MIN
 from understudy.tables.text_types import (
     ANY_NUMBER,
@@ -41,46 +40,35 @@ def is_untyped(field: pa.Field) -> bool:
     return _UNTYPED in (field.metadata or {})
 
 
-def infer_types(columns: list[pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
-    """Infers the type of each untyped column from all its values. Replaces the columns in the list, one by one."""
-    fields = list(schema)
-    for i, field in enumerate(fields):
-        if is_untyped(field):
-            columns[i], style = convert_distinct(columns[i], functools.partial(_infer_type, field=field))
-            fields[i] = inferred_field(field, columns[i].type, style)
-    return pa.table(columns, schema=pa.schema(fields, schema.metadata))
-
-
-def infer_text_dates(table: pa.Table, own: pa.Schema, *, besides: Sequence[str] = ()) -> tuple[pa.Table, pa.Schema]:
+def infer_text_dates(table: pa.Table, own: pa.Schema) -> tuple[pa.Table, pa.Schema]:
     """Infers dates and datetimes in columns that the source holds as text; and the types of the source, with style.
 
     `own` are the types of the source. They stay: what was text comes back as text, in the same format. In columns of
-    it that are marked untyped all rules apply. Columns `besides` are left as they are.
+    it that are marked untyped all rules apply.
     """
-    texts = [field.name for field in table.schema if pa.types.is_string(field.type) and field.name not in besides]
-    mixed = [name for name in texts if is_untyped(own.field(name))]
-    fields = [
-        mark_untyped(field, only_dates=field.name not in mixed) if field.name in texts else field
-        for field in table.schema
-    ]
-    read = infer_types(list(table.columns), pa.schema(fields, table.schema.metadata))
-    styled = [field.with_metadata(read.field(field.name).metadata) if field.name in texts else field for field in own]
-    styled = [field.with_type(read.field(field.name).type) if field.name in mixed else field for field in styled]
-    return read, pa.schema(styled, own.metadata)
+    columns, fields, styled = [], [], []
+    for values, field, source in zip(table.columns, table.schema, own, strict=True):
+        if pa.types.is_string(field.type):
+            marked = mark_untyped(field, only_dates=not is_untyped(source))
+            inference = inference_of(marked)
+            inference.add(values.unique())
+            found = inference.found()
+            values = values if found is None else convert_distinct(values, found.read)
+            field = inferred_field(marked, values.type, {} if found is None else found.style)
+            source = source.with_type(field.type) if is_untyped(source) else source
+            source = source.with_metadata(field.metadata)
+        columns.append(values)
+        fields.append(field)
+        styled.append(source)
+    return pa.table(columns, schema=pa.schema(fields, table.schema.metadata)), pa.schema(styled, own.metadata)
 
 
-def convert_distinct(
-    values: pa.ChunkedArray, convert: Callable[[pa.Array], tuple[pa.Array, dict[str, str]] | None]
-) -> tuple[pa.ChunkedArray, dict[str, str]]:
-    """Converts each distinct value once. If `convert` returns None the column is left unchanged."""
+def convert_distinct(values: pa.ChunkedArray, convert: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:
+    """Converts each distinct value once."""
     coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     coded = coded.unify_dictionaries()
-    distinct = coded.chunk(0).dictionary if coded.num_chunks else pa.array([], coded.type.value_type)
-    converted = convert(distinct)
-    if converted is None:
-        return values, {}
-    array, style = converted
-    return pa.chunked_array([array.take(chunk.indices) for chunk in coded.chunks], array.type), style
+    converted = convert(coded.chunk(0).dictionary if coded.num_chunks else pa.array([], coded.type.value_type))
+    return pa.chunked_array([converted.take(chunk.indices) for chunk in coded.chunks], converted.type)
 
 
 def inference_of(field: pa.Field) -> TextInference:
@@ -90,7 +78,7 @@ def inference_of(field: pa.Field) -> TextInference:
 
 
 def inferred_field(field: pa.Field, arrow_type: pa.DataType, style: Mapping[str, str]) -> pa.Field:
-    """An untyped field in the inferred type, with the style of its texts."""
+    """An untyped field in the inferred type, with the style of its strings."""
     style = dict(style)
     if field.metadata.get(b"decimal") == b"," and pa.types.is_floating(arrow_type):
         style["decimal"] = ","
@@ -99,34 +87,24 @@ def inferred_field(field: pa.Field, arrow_type: pa.DataType, style: Mapping[str,
     return pa.field(field.name, arrow_type, metadata=style or None)
 
 
-def _infer_type(texts: pa.Array, *, field: pa.Field) -> tuple[pa.Array, dict[str, str]] | None:
-    """The texts in the type that all of them are written in; None: they stay text."""
-    inference = inference_of(field)
-    inference.add(texts)
-    found = inference.found()
-    return None if found is None else (found.read(texts), dict(found.style))
-
-
 def with_decimal_commas(table: pa.Table) -> list[str]:
     """The text columns all of whose values are written as numbers, some of them with a decimal comma."""
-    return [field.name for field, values in zip(table.schema, table.columns, strict=True) if _has_commas(values)]
-
-
-def _has_commas(values: pa.ChunkedArray) -> bool:
-    if not pa.types.is_string(values.type):
-        return False
-    present = without_null_words(pc.unique(values)).drop_null()
-    has_comma = pc.any(pc.match_substring(present, ",")).as_py()
-    return bool(has_comma) and plain_numbers(present, ",").null_count == 0
+    names = []
+    for field, values in zip(table.schema, table.columns, strict=True):
+        if pa.types.is_string(field.type):
+            present = without_null_words(values.unique()).drop_null()
+            has_comma = pc.any(pc.match_substring(present, ",")).as_py()
+            names += [field.name] * bool(has_comma and plain_numbers(present, ",").null_count == 0)
+    return names
 
 
 def read_as(
     texts: pa.Array, kind: str, text_format: str | None = None, *, zoned: bool = False, decimal: str | None = None
 ) -> pa.Array:
-    """Texts read as the declared kind, each separately; null if that fails. Datetimes are in UTC if `zoned`.
+    """Strings read as the declared kind, each separately; null if that fails. Datetimes are in UTC if `zoned`.
 
     `decimal` is the decimal mark; None: a point, and no thousands separators. The type of the result depends on the
-    other arguments alone, not on the texts.
+    other arguments alone, not on the strings.
     """
     if kind == "boolean" and text_format is not None:
         return _read_boolean(texts, text_format)
@@ -179,12 +157,9 @@ def infer_style(texts: pa.Array, kind: str, decimal: str | None = None) -> dict[
         decimals = Decimals()
         decimals.add(present if decimal is None else plain_numbers(present, decimal).drop_null())
         return decimals.style()
-    return _boolean_style(present) if kind == "boolean" else {}
-
-
-def _boolean_style(texts: pa.Array) -> dict[str, str]:
-    found = set(texts.to_pylist()) if len(texts) <= 2 else {""}
-    fitting = [s for s in _DRAFTED_BOOLEANS if found <= set(s.split("/"))]
+    if kind != "boolean" or len(present) > 2:
+        return {}
+    fitting = [words for words in _DRAFTED_BOOLEANS if set(present.to_pylist()) <= set(words.split("/"))]
     return {"format": fitting[0]} if len(fitting) == 1 else {}
 
 

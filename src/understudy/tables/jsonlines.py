@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.json
 
 from understudy.errors import TableError
-from understudy.schema.sql import quote_name, quote_text, sandbox
+from understudy.rules.sql import quote_name, quote_text, sandbox
+from understudy.schema import Schema
 from understudy.tables.delimited import require_encoding
 from understudy.tables.formatting import copy_in_sql, datetime_sql, require_case_insensitive_names
 from understudy.tables.infer import mark_untyped
-from understudy.tables.location import TableLocation
+from understudy.tables.path import TableLocation
 from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import OutputBatches
 
@@ -24,20 +25,17 @@ _BLOCK_BYTES = 1 << 24
 """How much of a file is parsed at once. A line may not be longer."""
 
 
-def read_json_lines(location: TableLocation) -> pa.Table:
-    """Columns in the types of their JSON values; strings may turn out to be dates."""
-    reader = TypedJsonLines(location)
-    batches = list(reader.read())
-    is_final = all(batch.schema == reader.types for batch in batches)
-    return pa.concat_tables([reader.types.empty_table(), *(batches if is_final else reader.read())])
-
-
 class TypedJsonLines:
     """A file in batches, in the types of its JSON values, which are known after the first pass over it.
+
+    Strings may turn out to be dates.
 
     A column that holds nulls alone in one part of the file and values in another has the type of these, and numbers are
     reals if one of them is. In the first pass each batch has the types that its own part needs.
     """
+
+    own: None = None
+    """As in a `BatchReader`."""
 
     def __init__(self, location: TableLocation) -> None:
         self._location, self._is_known = location, False
@@ -110,7 +108,6 @@ class TypedJsonLines:
         )
 
     def _learn(self, types: pa.Schema) -> None:
-        """The types of a further part of the file."""
         for field in types:
             before = self._types.get(field.name, pa.null())
             try:
@@ -151,7 +148,6 @@ def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _json_type(arrow_type: pa.DataType) -> str:
-    """The name of a JSON type, as the parser has it."""
     types = pa.types
     if types.is_boolean(arrow_type):
         return "boolean"
@@ -162,18 +158,13 @@ def _json_type(arrow_type: pa.DataType) -> str:
     return "string" if types.is_string(arrow_type) or types.is_timestamp(arrow_type) else "number"
 
 
-def read_json_texts(location: TableLocation, names: Sequence[str]) -> pa.Table:
-    """All columns as text, whatever their JSON types: for a declared schema, so that no value decides a type.
+def open_json_texts(location: TableLocation, declared: Schema) -> BatchReader:
+    """The declared columns as text, whatever their JSON types, so that no value decides a type.
 
-    Reads the keys `names` only. A missing key is a null, and a line that is not a JSON object is a row of nulls; but a
-    file that ends inside a line is truncated.
+    A missing key is a null, and a line that is not a JSON object is a row of nulls; but a file that ends inside a line
+    is truncated.
     """
-    reader = open_json_texts(location, names)
-    return pa.concat_tables([reader.types.empty_table(), *reader.read(1 << 16)])
-
-
-def open_json_texts(location: TableLocation, names: Sequence[str]) -> BatchReader:
-    """The same in batches."""
+    names = [column.name for column in declared.columns if not column.drop]
     types = pa.schema([mark_untyped(pa.field(name, pa.string())) for name in names])
 
     def read(num_rows: int) -> Iterator[pa.Table]:

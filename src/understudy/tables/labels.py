@@ -16,22 +16,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError
-from understudy.tables.location import TableLocation
+from understudy.tables.path import TableLocation
 
 PREFIX = "understudy."
 SYNTHETIC = f"{PREFIX}synthetic"
 SIDECAR = ".datapackage.json"
-MOST_BYTES = 2**24
+MAX_BYTES = 2**24
 """A larger file is not the description of a table, and is not read."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Label:
-    """Says that a table is synthetic, what it was made from, and under which guarantee.
-
-    >>> Label(certificate="mock: no row was read", source="schema", digest="00ff").to_metadata()["understudy.schema"]
-    '00ff'
-    """
+    """Says that a table is synthetic, what it was made from, and under which guarantee."""
 
     certificate: str
     """The guarantee in one line."""
@@ -47,11 +43,7 @@ class Label:
 
 
 def attach_label(table: pa.Table, label: Label) -> pa.Table:
-    """The table with the label in its schema metadata.
-
-    >>> attach_label(pa.table({"a": [1]}), Label(certificate="mock")).schema.metadata[b"understudy.synthetic"]
-    b'true'
-    """
+    """The table with the label in its schema metadata."""
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **label.to_metadata()})
 
 
@@ -91,11 +83,7 @@ def is_sample_of(path: str | os.PathLike[str], digest: str, release: str) -> boo
 
 
 def says_synthetic(source: object) -> bool:
-    """Whether a frame or a file says that it is synthetic. Never fails, and reads no row.
-
-    >>> says_synthetic(attach_label(pa.table({"a": [1]}), Label(certificate="mock"))), says_synthetic(pa.table({}))
-    (True, False)
-    """
+    """Whether a frame or a file says that it is synthetic. Never fails, and reads no row."""
     if isinstance(source, str | os.PathLike):
         with contextlib.suppress(*_UNREADABLE):
             location = TableLocation.parse(os.fspath(source))
@@ -126,7 +114,7 @@ def _file_schema(location: TableLocation) -> pa.Schema:
 
 def _read_sidecar(path: Path) -> dict[str, Any]:
     """The data package in a file; empty if there is none."""
-    if not path.is_file() or path.stat().st_size > MOST_BYTES:
+    if not path.is_file() or path.stat().st_size > MAX_BYTES:
         return {}
     content = json.loads(path.read_bytes())
     return content if isinstance(content, dict) else {}

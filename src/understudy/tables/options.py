@@ -7,7 +7,7 @@ from pathlib import Path
 
 from understudy.errors import ConfigError, TableError
 from understudy.schema import Schema
-from understudy.tables.location import TEXT_SUFFIXES, TableLocation, require_file
+from understudy.tables.path import TEXT_SUFFIXES, TableLocation, require_file
 
 COMMON_ENCODINGS = ("utf-8", "cp1252", "latin-1", "utf-16")
 DECIMALS = (".", ",")
@@ -50,27 +50,30 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         if self.header not in (None, True, False):
-            raise ConfigError(f"header must be True, False or None, found {self.header!r}.")
+            raise ConfigError(f"header must be True, False or None, found {self.header!r}.", setting="header")
         if self.sheet is not None and (not isinstance(self.sheet, str) or not self.sheet):
-            raise ConfigError(f"The sheet must be named, found {self.sheet!r}.")
+            raise ConfigError(f"The sheet must be named, found {self.sheet!r}.", setting="sheet")
         if self.decimal is not None and self.decimal not in DECIMALS:
-            raise ConfigError(f'The decimal mark must be "." or ",", found {self.decimal!r}.')
+            raise ConfigError(f'The decimal mark must be "." or ",", found {self.decimal!r}.', setting="decimal")
         _check_encoding(self.encoding)
         if self.separator is not None:
             separator = {"tab": "\t", "\\t": "\t"}.get(self.separator, self.separator)
             if not isinstance(separator, str) or len(separator) != 1 or separator.isalnum() or separator in "\r\n\"'":
                 raise ConfigError(
-                    f"The separator must be one character such as ';' or '|', or 'tab'; found {self.separator!r}."
+                    f"The separator must be one character such as ';' or '|', or 'tab'; found {self.separator!r}.",
+                    setting="separator",
                 )
             object.__setattr__(self, "separator", separator)
         if self.separator is not None and self.separator == self.decimal:
             raise ConfigError(
                 f"--separator and --decimal are both {self.separator!r}, expected two different characters. Change one"
-                " of them."
+                " of them.",
+                setting="separator",
             )
 
     @property
     def is_utf8(self) -> bool:
+        """Whether the encoding is UTF-8, with or without a byte order mark."""
         return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig")
 
     def require_use(self, suffix: str, where: str) -> None:
@@ -135,4 +138,6 @@ def _check_encoding(encoding: object) -> None:
             return
     except (LookupError, UnicodeError, ValueError):
         pass
-    raise ConfigError(f"{encoding!r} is not an encoding that Python knows. Common ones are {common}.")
+    raise ConfigError(
+        f"{encoding!r} is not an encoding that Python knows. Common ones are {common}.", setting="encoding"
+    )

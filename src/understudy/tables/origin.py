@@ -30,11 +30,7 @@ class ColumnOrigin:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a table came from: enough to write synthetic rows the same way, and no value of the table.
-
-    >>> Origin.of(pa.schema([("age", pa.int16())]), "pyarrow").to_dict()
-    {'library': 'pyarrow', 'columns': {'age': {'arrow': 'int16'}}}
-    """
+    """Where a table came from: enough to write synthetic rows the same way, and no value of the table."""
 
     library: str
     """pandas, polars, pyarrow, or file."""
@@ -59,6 +55,7 @@ class Origin:
         columns = cast(Mapping[str, Mapping[str, object]], content["columns"])
         return cls(
             library=str(content["library"]),
+            # As `to_dict` wrote them.
             columns={name: ColumnOrigin(**entry) for name, entry in columns.items()},  # type: ignore[arg-type]
             delimiter=str(content.get("delimiter", ",")),
         )
@@ -119,6 +116,11 @@ def common_type(arrow_type: pa.DataType) -> pa.DataType:
         return pa.decimal128(arrow_type.precision, arrow_type.scale)
     is_bytes = pa.types.is_large_binary(arrow_type) or pa.types.is_fixed_size_binary(arrow_type)
     return pa.binary() if is_bytes else _COMMON.get(arrow_type, arrow_type)
+
+
+def value_type(arrow_type: pa.DataType) -> pa.DataType:
+    """The type of the values, also of those in a dictionary."""
+    return arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
 
 
 def is_number(arrow_type: pa.DataType) -> bool:

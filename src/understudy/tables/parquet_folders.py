@@ -11,15 +11,13 @@ import pyarrow as pa
 from understudy.errors import TableError
 from understudy.tables.arrow import open_parquet
 from understudy.tables.infer import mark_untyped
-from understudy.tables.location import TableLocation, explain_errors, require_names
-from understudy.tables.reading_batches import BatchReader
+from understudy.tables.path import TableLocation, explain_errors, require_names
+from understudy.tables.reading_batches import BatchReader, Version, version_of
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class _Part(NamedTuple):
-    """One file of the table."""
-
     path: Path
     values: Mapping[str, str | None]
     """By its folders: of `year=2020/month=5/0.parquet` the year and the month, as text. Each is a column."""
@@ -27,27 +25,31 @@ class _Part(NamedTuple):
     """Its location for messages: without these values, which are those of rows."""
 
 
-def folder_files(folder: Path) -> list[Path]:
-    """The Parquet files of a folder, sorted by name; raises if there is none, or anything else.
+def version_now(location: TableLocation) -> Version:
+    """The version of the files of a table. A server has none: there, all passes are in one transaction."""
+    if location.suffix == "postgres":
+        return ()
+    with explain_errors(location):
+        return version_of([part.path for part in _list_parts(location.path)] if location.is_folder else [location.path])
 
-    What begins with a dot or an underscore is a note of the program that wrote the folder, and is left out.
+
+def open_parquet_folder(location: TableLocation, *, is_declared: bool) -> BatchReader:
+    """The files one after another, each column in a type that holds its values in all files.
+
+    With a declared schema (`is_declared`) a column with different types in them counts as one without a type: each file
+    is then converted by itself.
     """
-    return [part.path for part in _list_parts(folder)]
-
-
-def read_parquet_folder(location: TableLocation) -> pa.Table:
-    """The whole table, each column in a type that holds its values in all files."""
-    reader = open_typed_folder(location)
-    return pa.concat_tables([reader.types.empty_table(), *reader.read(1 << 20)])
-
-
-def open_typed_folder(location: TableLocation) -> BatchReader:
-    """The same in batches."""
     parts, readers = _open_parts(location)
+    differing = _differing([reader.types for reader in readers])
+    if is_declared:
+        fields = [mark_untyped(pa.field(f.name, pa.string())) if f.name in differing else f for f in readers[0].types]
+        return BatchReader(
+            pa.schema(fields), lambda num_rows: (batch for reader in readers for batch in reader.read(num_rows))
+        )
     try:
         empty = pa.concat_tables([reader.types.empty_table() for reader in readers], promote_options="permissive")
     except pa.ArrowException:
-        name = _differing([reader.types for reader in readers])[0]
+        name = differing[0]
         raise TableError(
             f"{location}: column {name!r} has types in two of the {len(parts)} files that no one type can hold. Write"
             " it in one type, or declare its kind in a schema.",
@@ -62,25 +64,16 @@ def open_typed_folder(location: TableLocation) -> BatchReader:
     return BatchReader(empty.schema, read)
 
 
-def open_parquet_folder(location: TableLocation) -> BatchReader:
-    """The files one after another. A column with different types in them counts as one without a type."""
-    _, readers = _open_parts(location)
-    differing = _differing([reader.types for reader in readers])
-    fields = [mark_untyped(pa.field(f.name, pa.string())) if f.name in differing else f for f in readers[0].types]
-
-    def read(num_rows: int) -> Iterator[pa.Table]:
-        for reader in readers:
-            yield from reader.read(num_rows)
-
-    return BatchReader(pa.schema(fields), read)
-
-
 def _differing(schemas: Sequence[pa.Schema]) -> list[str]:
     """The columns whose types are not the same in all of them."""
     return [f.name for f in schemas[0] if any(schema.field(f.name).type != f.type for schema in schemas)]
 
 
 def _list_parts(folder: Path) -> list[_Part]:
+    """The Parquet files of a folder, sorted by name; raises if there is none, or anything else.
+
+    What begins with a dot or an underscore is a note of the program that wrote the folder, and is left out.
+    """
     parts = list(_walk(folder, {}, TableLocation(folder, ".parquet")))
     if not parts:
         raise TableError(f"{folder} is a folder, expected a file or a folder of Parquet files. There is none in it.")
@@ -124,7 +117,6 @@ def _open_parts(location: TableLocation) -> tuple[list[_Part], list[BatchReader]
 
 
 def _open_part(part: _Part) -> BatchReader:
-    """One file with the columns of its folders."""
     with explain_errors(part.label):
         types, read_file, _ = open_parquet(TableLocation(part.path, ".parquet"))
     added = [mark_untyped(pa.field(name, pa.string())) for name in part.values]

@@ -1,105 +1,274 @@
-"""Reads a file, a database table or a data frame as Arrow, with its origin."""
+"""Reads a file, a database table or a data frame in batches, with its origin. A whole table is its batches joined."""
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
+import duckdb
+import narwhals as nw
 import pyarrow as pa
 
-from understudy.schema import Schema
-from understudy.tables.arrow import read_arrow, read_parquet
-from understudy.tables.cast import conform, normalize, output_schema
-from understudy.tables.databases import read_duckdb, read_postgres, read_sqlite
-from understudy.tables.delimited import read_delimited
-from understudy.tables.excel import read_excel
-from understudy.tables.frames import Frame, from_frame
-from understudy.tables.infer import infer_text_dates, infer_types, is_untyped
-from understudy.tables.jsonlines import read_json_lines, read_json_texts
-from understudy.tables.location import (
-    TEXT_SUFFIXES,
-    TableLocation,
-    explain_errors,
-    require_names,
-    require_types,
-)
+from understudy.errors import TableError
+from understudy.schema import Column, Schema
+from understudy.tables.arrow import open_arrow, open_parquet
+from understudy.tables.cast import as_declared_type, conform, normalize, output_schema
+from understudy.tables.databases import open_duckdb_table, open_postgres, open_sqlite
+from understudy.tables.delimited import open_delimited
+from understudy.tables.drafting import comparable_columns, draft_stream
+from understudy.tables.excel import open_excel
+from understudy.tables.frames import Frame, explain_library, from_frame
+from understudy.tables.jsonlines import TypedJsonLines, open_json_texts
 from understudy.tables.options import ReadOptions, resolve_reading
 from understudy.tables.origin import Origin
-from understudy.tables.parquet_folders import read_parquet_folder
-from understudy.tables.statistics_files import STATISTICS_SUFFIXES, read_statistics_file
-from understudy.tables.stream import stream_location
+from understudy.tables.parquet_folders import open_parquet_folder, version_now
+from understudy.tables.path import TEXT_SUFFIXES, TableLocation, explain_errors, require_names
+from understudy.tables.reading_batches import BatchReader, Version, read_equal
+from understudy.tables.statistics_files import open_statistics_file
+from understudy.tables.stream import TableStream, batch_rows, without_rows
 
-_READERS: dict[str, Callable[[TableLocation], pa.Table]] = {
-    ".jsonl": read_json_lines,
-    ".parquet": read_parquet,
-    ".feather": read_arrow,
-    ".arrow": read_arrow,
-    ".duckdb": read_duckdb,
-    "postgres": read_postgres,
-}
+FIRST_ROWS, FIRST_VALUES = 2**20, 2**25
+"""What is held of a table to give hints at: the most rows, and the most values."""
+_DATABASES = (".sqlite", ".duckdb", "postgres")
 
-
-def as_arrow(
-    table: "Frame | str | os.PathLike[str]",
-    schema: Schema | None = None,
-    *,
-    keep_types: bool = False,
-    reading: ReadOptions | None = None,
-) -> tuple[pa.Table, Origin]:
-    """Reads a data frame, or the file or database table that a path names."""
-    if isinstance(table, str | os.PathLike):
-        path = table if isinstance(table, str) else Path(table)
-        return read_table(path, schema=schema, keep_types=keep_types, reading=reading)
-    if reading is not None:
-        reading.require_use("", "The table")
-    return from_frame(table, schema=schema, keep_types=keep_types)
+Source: TypeAlias = "Frame | str | os.PathLike[str]"
 
 
 def read_table(
-    source: str | Path,
-    *,
-    schema: Schema | None = None,
-    keep_types: bool = False,
-    reading: ReadOptions | None = None,
+    source: Source, schema: Schema | None = None, *, keep_types: bool = False, reading: ReadOptions | None = None
 ) -> tuple[pa.Table, Origin]:
-    """Reads a file, a folder of Parquet files or a database table: `people.csv`, `people.sqlite::patients`, `postgresql://me@host/db::public.people`.
+    """The whole table and its origin: the batches of `open_table`, joined."""
+    rows, origin = open_table(source, schema, keep_types=keep_types, reading=reading)
+    first, *others = rows
+    return normalize(pa.concat_tables([first, *others])) if others else first, origin  # with one dictionary each
+
+
+class DraftedTable(NamedTuple):
+    """The types of a whole table, and its first rows."""
+
+    types: pa.Schema
+    first: pa.Table
+    is_whole: bool
+    """Whether these are all rows."""
+
+
+def draft_table(source: str | os.PathLike[str], *, reading: ReadOptions | None = None) -> DraftedTable:
+    """The types of a file, folder or database table, drafted from all its rows, and at most the first `FIRST_ROWS`."""
+    rows, _ = open_table(source, reading=reading)
+    most = max(1, min(FIRST_ROWS, FIRST_VALUES // len(rows.schema)))
+    batches, num_left = [], most
+    for batch in rows:
+        batches.append(batch.slice(0, num_left))
+        num_left -= batches[-1].num_rows
+        if not num_left:
+            break
+    return DraftedTable(rows.schema, pa.concat_tables(batches), rows.num_rows is not None and rows.num_rows <= most)
+
+
+def open_table(
+    source: Source, schema: Schema | None = None, *, keep_types: bool = False, reading: ReadOptions | None = None
+) -> tuple[TableStream, Origin]:
+    """A file, a folder of Parquet files, a database table or a data frame in batches, and its origin: `people.csv`,
+    `people.sqlite::patients`, `postgresql://me@host/db::public.people`.
 
     With a schema each column is read as the declared kind, and a value that cannot be read is null, never an error.
     With a declared schema (not a drafted one) the types and styles of the origin follow from the schema alone.
     `keep_types` keeps the types of the source, if it has any. `reading` says what a text file or workbook does not.
 
-    >>> read_table("people.csv", reading=ReadOptions(encoding="cp1252", decimal=","))  # doctest: +SKIP
+    Without a schema, the types and styles of strings are drafted from all rows: the source is read once, to the end.
+    Held whole are workbooks and files of statistics packages, frames in memory, lazy frames without a declared schema,
+    and any table with a drafted one, whose columns keep styles that follow from all values.
     """
-    location, reading = resolve_reading(source, schema, reading)
-    declared = schema if schema is not None and not schema.drafted else None
-    if location.is_folder and declared is not None:  # its files may differ in types, so each is converted by itself
-        streamed = stream_location(location, declared, reading, keep_types=keep_types)
-        if streamed is not None:
-            return pa.concat_tables(streamed[0]), streamed[1]
-    own_types: pa.Schema | None = None
+    if not isinstance(source, str | os.PathLike):
+        if reading is not None:
+            reading.require_use("", "The table")
+        return _open_frame(nw.to_native(source, pass_through=True), schema, keep_types=keep_types)
+    location, reading = resolve_reading(source if isinstance(source, str) else Path(source), schema, reading)
+    version = version_now(location)
     with explain_errors(location):
-        if location.is_folder:
-            table = read_parquet_folder(location)
-        elif location.suffix == ".jsonl" and declared is not None:
-            table = read_json_texts(location, [column.name for column in declared.columns if not column.drop])
-        elif location.suffix == ".sqlite":
-            table, own_types = read_sqlite(location, declared)
-        elif location.suffix == ".xlsx":
-            table = read_excel(location, schema, reading)
-        elif location.suffix in STATISTICS_SUFFIXES:
-            table = read_statistics_file(location, schema)
-        elif location.suffix in TEXT_SUFFIXES:
-            table = read_delimited(location, reading, None if schema is None else schema.names)
-        else:
-            table = _READERS[location.suffix](location)
-    require_names(table.column_names, str(location))
-    if schema is not None:
-        conformed = conform(normalize(table), schema)
-        own_types = table.schema if own_types is None else own_types
-        return conformed, Origin.of(output_schema(own_types, conformed.schema, schema, keep_types=keep_types), "file")
-    require_types(table, str(location))
-    columns, fields = list(table.columns), table.schema
-    del table  # frees the texts of each column as soon as it is converted
-    table = infer_types(columns, fields)
-    untyped = [field.name for field in fields if is_untyped(field)]
-    table, own = infer_text_dates(normalize(table), table.schema, besides=untyped)
-    return table, Origin.of(own, "file")
+        reader = _open_location(location, schema, reading)
+    read: Callable[[], Iterator[pa.Table]] = functools.partial(_read_rows, reader, location, version)
+    is_computed = location.suffix in _DATABASES  # a view is
+    if schema is None:
+        if is_computed:
+            read = read_equal(read, comparable_columns(reader.types), str(location))
+        return draft_stream(reader, read, str(location), is_computed=is_computed)
+    if schema.drafted:
+        return _read_whole(reader, read, schema, str(location), keep_types=keep_types)
+    require_names(reader.types.names, str(location))
+    types = conform(normalize(without_rows(reader.types)), schema).schema
+
+    def read_declared() -> Iterator[pa.Table]:
+        for batch in read():
+            yield _in_types(conform(normalize(batch), schema), types, str(location))
+
+    again = read_equal(read_declared, _used(types, schema), str(location)) if is_computed else read_declared
+    return TableStream(types, again, is_computed=is_computed), _origin(reader, types, schema, keep_types=keep_types)
+
+
+def _read_whole(
+    reader: BatchReader | TypedJsonLines,
+    read: Callable[[], Iterator[pa.Table]],
+    schema: Schema,
+    where: str,
+    *,
+    keep_types: bool,
+) -> tuple[TableStream, Origin]:
+    """A table by a drafted schema."""
+    batches = list(read())
+    if any(batch.schema != reader.types for batch in batches):  # which are known after the first pass
+        batches = list(read())
+    require_names(reader.types.names, where)
+    table = conform(normalize(pa.concat_tables([without_rows(reader.types), *batches])), schema)
+    return TableStream.of_table(table), _origin(reader, table.schema, schema, keep_types=keep_types)
+
+
+def _origin(reader: BatchReader | TypedJsonLines, types: pa.Schema, schema: Schema, *, keep_types: bool) -> Origin:
+    own = reader.types if reader.own is None else reader.own
+    return Origin.of(output_schema(own, types, schema, keep_types=keep_types), "file")
+
+
+def _used(types: pa.Schema, schema: Schema) -> list[str]:
+    """The columns that a run reads: those that are modelled, and the unit."""
+    return [name for name in types.names if name in schema and (schema[name].modelled or name == schema.unit)]
+
+
+# Files and databases
+
+
+def _open_location(
+    location: TableLocation, schema: Schema | None, reading: ReadOptions
+) -> BatchReader | TypedJsonLines:
+    """The reader of a file, folder or database table."""
+    declared = schema if schema is not None and not schema.drafted else None
+    if location.is_folder:
+        return open_parquet_folder(location, is_declared=declared is not None)
+    match location.suffix:
+        case suffix if suffix in TEXT_SUFFIXES:
+            return open_delimited(location, reading, None if schema is None else schema.names)
+        case ".jsonl":
+            return TypedJsonLines(location) if declared is None else open_json_texts(location, declared)
+        case ".parquet":
+            return open_parquet(location)
+        case ".feather" | ".arrow":
+            return open_arrow(location)
+        case ".sqlite":
+            return open_sqlite(location, declared)
+        case ".duckdb":
+            return open_duckdb_table(location)
+        case "postgres":
+            return open_postgres(location)
+        case ".xlsx":
+            return open_excel(location, schema, reading)
+    return open_statistics_file(location, schema)
+
+
+def _read_rows(reader: BatchReader | TypedJsonLines, location: TableLocation, version: Version) -> Iterator[pa.Table]:
+    """The rows of a source in batches of even size, in its own types; raises if it has another version by now."""
+    num_rows = batch_rows(len(reader.types))
+    return _of_even_size(_unchanged(reader.read(num_rows), location, version), num_rows)
+
+
+def _unchanged(batches: Iterator[pa.Table], location: TableLocation, version: Version) -> Iterator[pa.Table]:
+    """The batches; raises if the files have another version before, after, or when reading fails.
+
+    All passes over a table must see the same rows.
+    """
+
+    def check() -> None:
+        if version_now(location) != version:
+            raise TableError(f"{location} changed while it was read. Run again.") from None
+
+    check()
+    try:
+        with explain_errors(location):
+            yield from batches
+    except TableError:  # a file that is being written looks damaged
+        check()
+        raise
+    check()
+
+
+def _of_even_size(batches: Iterator[pa.Table], num_rows: int) -> Iterator[pa.Table]:
+    """The same rows in batches of not much less than this number of rows and never more: each takes some time."""
+    waiting: list[pa.Table] = []
+    for batch in batches:
+        if waiting and (sum(map(len, waiting)) + len(batch) > num_rows or batch.schema != waiting[0].schema):
+            yield pa.concat_tables(waiting)
+            waiting = []
+        slices = [batch.slice(start, num_rows) for start in range(0, len(batch), num_rows)]
+        yield from slices[:-1]
+        waiting += slices[-1:]
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _in_types(batch: pa.Table, types: pa.Schema, where: str) -> pa.Table:
+    """The batch in the types of all batches.
+
+    Columns that are modelled have them by the schema. Others keep the type of the source, and become text where it is
+    not the same in all files of a folder.
+    """
+    if batch.column_names != types.names:
+        raise TableError(f"{where}: some rows have other columns than the first. Write the table again.")
+    columns = [
+        values if values.type == field.type else as_declared_type(values, _AS_TEXT)
+        for field, values in zip(types, batch.columns, strict=True)
+    ]
+    return pa.table(columns, schema=types)
+
+
+_AS_TEXT = Column(name="", kind="categorical")
+
+
+# Data frames
+
+
+def _open_frame(source: object, schema: Schema | None, *, keep_types: bool) -> tuple[TableStream, Origin]:
+    """A frame in memory in slices, and a lazy one with a declared schema as its library computes it."""
+    with explain_library(reads_rows=False):
+        lazy = None if schema is None or schema.drafted else _open_lazy(source)
+    if lazy is None or schema is None:
+        table, origin = from_frame(source, schema=schema, keep_types=keep_types)
+        return TableStream.of_table(table), origin
+    empty, compute = lazy
+    conformed, origin = from_frame(empty, schema=schema, keep_types=keep_types)
+
+    def read() -> Iterator[pa.Table]:
+        for frame in _explained_frames(compute):
+            yield _in_types(from_frame(frame, schema=schema)[0], conformed.schema, "The table")
+
+    if isinstance(source, pa.RecordBatchReader):  # it can be read only once
+        batches = list(read())
+        return TableStream(conformed.schema, lambda: iter(batches)), origin
+    again = read_equal(read, _used(conformed.schema, schema), "The table")
+    return TableStream(conformed.schema, again, is_computed=True), origin
+
+
+def _open_lazy(source: object) -> tuple[object, Callable[[], Iterator[object]]] | None:
+    """A frame without rows in the types of a lazy one, and the rows of that as frames; None: it is not lazy, or its
+    library cannot compute it in parts."""
+    if isinstance(source, pa.RecordBatchReader):
+        return source.schema.empty_table(), lambda: iter(source)
+    if isinstance(source, duckdb.DuckDBPyRelation):
+        return source.limit(0).to_arrow_table(), lambda: _relation_batches(source)
+    if nw.dependencies.is_polars_lazyframe(source) and hasattr(source, "collect_batches"):
+        import polars as pl
+
+        empty = pl.DataFrame(schema=source.collect_schema())
+        return empty, lambda: iter(source.collect_batches(chunk_size=batch_rows(empty.width), maintain_order=True))
+    if nw.dependencies.is_dask_dataframe(source):
+        return source._meta, lambda: (partition.compute() for partition in source.partitions)
+    return None
+
+
+def _relation_batches(relation: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
+    # Closed also when a pass is broken off: until then its connection refuses other queries.
+    with relation.to_arrow_reader(batch_rows(len(relation.columns))) as reader:
+        yield from reader
+
+
+def _explained_frames(compute: Callable[[], Iterator[object]]) -> Iterator[object]:
+    with explain_library():
+        yield from compute()

@@ -1,9 +1,10 @@
-"""Sources that are read in batches of rows, as often as wanted; and the check that they stay the same meanwhile."""
+"""Sources that are read in batches of rows, any number of times; and the check that they stay the same meanwhile."""
 
 import contextlib
 import hashlib
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import TableError
+from understudy.tables.origin import value_type
 
 
 class BatchReader(NamedTuple):
@@ -26,42 +28,43 @@ class BatchReader(NamedTuple):
     own: pa.Schema | None = None
     """The types that the source declares, if the batches are in others."""
 
+    @classmethod
+    def of_table(cls, table: pa.Table) -> "BatchReader":
+        """The rows of a source that can only be read whole."""
+        return cls(table.schema, lambda _: iter([table]))
 
-Version = tuple[tuple[int, int, int] | None, ...]
+
+def read_on(batches: Iterable[pa.Table], others: Callable[[], Iterable[pa.Table]]) -> Iterator[pa.Table]:
+    """The batches; where Arrow cannot read on, the rows that are left of `others`, which may end elsewhere."""
+    num_read = 0
+    try:
+        for batch in batches:
+            yield batch
+            num_read += batch.num_rows
+        return
+    except pa.ArrowInvalid:
+        pass
+    for batch in others():
+        num_skipped = min(num_read, batch.num_rows)
+        num_read -= num_skipped
+        yield batch.slice(num_skipped)
+
+
+Version = tuple[tuple[str | int, ...], ...]
 
 
 def version_of(files: Sequence[Path]) -> Version:
-    """Size, time and inode of each file, and of the log in which a database keeps its latest changes."""
-    return tuple(_stamp(Path(f"{file}{ending}")) for file in files for ending in ("", "-wal", ".wal"))
+    """Name, size, time and inode of each file, and of the log in which a database keeps its latest changes."""
+    names = [f"{file}{ending}" for file in files for ending in ("", "-wal", ".wal")]
+    return tuple((name, *_stamp(name)) for name in names)
 
 
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """None for a file that is absent or empty: even a reader of a database may create its log."""
+def _stamp(file: str) -> tuple[int, ...]:
+    """Its size, times and inode. Empty for an absent or empty file: even a reader of a database may create its log."""
     with contextlib.suppress(OSError):
         about = os.stat(file)
-        return (about.st_size, about.st_mtime_ns, about.st_ino) if about.st_size else None
-    return None
-
-
-def read_unchanged(
-    batches: Iterator[pa.Table], version: Version, version_now: Callable[[], Version], where: str
-) -> Iterator[pa.Table]:
-    """The batches; raises if the files have another version before, after, or when reading fails.
-
-    All passes over a table must see the same rows.
-    """
-
-    def check() -> None:
-        if version_now() != version:
-            raise TableError(f"{where} changed while it was read. Run again.") from None
-
-    check()
-    try:
-        yield from batches
-    except TableError:  # a file that is being written looks damaged
-        check()
-        raise
-    check()
+        return (about.st_size, about.st_mtime_ns, about.st_ino) if about.st_size else ()
+    return ()
 
 
 def read_equal(
@@ -113,11 +116,10 @@ class RowsDigest:
         self.num_rows += batch.num_rows
         for name, (known, lengths, content) in self._hashes.items():
             values = batch.column(name)
-            if pa.types.is_dictionary(values.type):
-                values = values.cast(values.type.value_type)
+            values = values.cast(value_type(values.type))
             known.update(pc.is_valid(values).to_numpy().tobytes())
             for chunk in values.drop_null().chunks:
-                if pa.types.is_nested(chunk.type):
+                if pa.types.is_nested(chunk.type) or pa.types.is_time(chunk.type) or pa.types.is_interval(chunk.type):
                     content.update("".join(map(repr, chunk.to_pylist())).encode())
                 elif not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
                     chunk = chunk.cast(pa.large_binary() if pa.types.is_binary(chunk.type) else pa.large_string())
@@ -129,3 +131,8 @@ class RowsDigest:
 
     def digest(self) -> bytes:
         return b"".join(part.digest() for parts in self._hashes.values() for part in parts)
+
+    def of_table(self, schema: pa.Schema) -> bytes:
+        """The same for a whole table: the names and types of its columns and the number of rows are part of it."""
+        columns = [[field.name, str(field.type)] for field in schema]
+        return json.dumps([self.num_rows, columns]).encode() + self.digest()

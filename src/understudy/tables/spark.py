@@ -1,7 +1,7 @@
 """Tables of Apache Spark: a DataFrame, or a folder of Parquet files that a cluster reads.
 
 Here rows are only described: which columns, in which types, and by which rules each batch is read. They are read in the
-tasks of the cluster (`privacy/spark.py`), by the same rules as everywhere, row by row.
+tasks of the cluster (`privacy/rows/spark.py`), by the same rules as everywhere, row by row.
 """
 
 import contextlib
@@ -12,18 +12,17 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from understudy._version import install_advice
 from understudy.errors import ConfigError, SchemaError, TableError, UnderstudyWarning
 from understudy.schema import Schema, match_columns
 from understudy.tables.cast import conform, normalize, output_schema
-from understudy.tables.location import TableLocation, require_names
 from understudy.tables.origin import Origin
-from understudy.tables.parquet_folders import folder_files
-from understudy.tables.reading_batches import Version, version_of
+from understudy.tables.parquet_folders import version_now
+from understudy.tables.path import TableLocation, require_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,26 +43,18 @@ class SparkTable(NamedTuple):
 
 
 def is_spark_frame(source: object) -> bool:
-    """Whether this is a Spark DataFrame. Does not import Spark.
-
-    >>> is_spark_frame(pa.table({}))
-    False
-    """
+    """Whether this is a Spark DataFrame. Does not import Spark."""
     classes = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(source).__mro__]
     return any(re.fullmatch(r"pyspark\.sql\.(connect\.)?dataframe\.DataFrame", name) for name in classes)
 
 
 def is_spark_engine(engine: str) -> bool:
-    """Whether an engine is Spark; refuses one that is unknown.
-
-    >>> is_spark_engine("local"), is_spark_engine("spark"), is_spark_engine("spark://node1:7077")
-    (False, True, True)
-    """
+    """Whether an engine is Spark; refuses one that is unknown."""
     if engine == "local":
         return False
     if engine == "spark" or re.fullmatch(r"spark://\S+", engine):
         return True
-    raise ConfigError(f"Expected an engine ({ENGINES}), found {engine!r}.")
+    raise ConfigError(f"Expected an engine ({ENGINES}), found {engine!r}.", setting="engine")
 
 
 def open_spark_table(
@@ -88,11 +79,12 @@ def open_spark_table(
         check_source = _watch(os.fspath(source))
         frame, where, library = _read_parquet(os.fspath(source), engine, at_end), str(source), "file"
     elif is_spark_frame(source):
-        frame, where, library = source, "The Spark DataFrame", "pyarrow"  # type: ignore[assignment]
+        frame, where, library = source, "The Spark DataFrame", "pyarrow"
     else:
         raise ConfigError(
             f"--engine {engine} reads a folder of Parquet files or a Spark DataFrame, found"
-            f" {type(source).__qualname__}. Use the engine local."
+            f" {type(source).__qualname__}. Use the engine local.",
+            setting="engine",
         )
     _require_fixed(frame)
     require_names(frame.columns, where)
@@ -165,20 +157,13 @@ def _watch(path: str) -> Callable[[], None]:
     location = TableLocation.parse(path)
     if location.suffix != ".parquet":
         raise TableError(f"{path}: Spark reads Parquet alone here. Write it as Parquet, or use the engine local.")
-
-    def files() -> tuple[list[Path], Version]:
-        found = folder_files(location.path) if location.is_folder else [location.path]
-        return found, version_of(found)
-
-    opened = files()
+    opened = version_now(location)
 
     def check() -> None:
-        try:
-            is_same = files() == opened
-        except (OSError, TableError):
-            is_same = False
-        if not is_same:
-            raise TableError(f"{path} changed while it was read. Run again.")
+        with contextlib.suppress(OSError, TableError):
+            if version_now(location) == opened:
+                return
+        raise TableError(f"{path} changed while it was read. Run again.")
 
     return check
 
@@ -193,7 +178,7 @@ def open_session(engine: str, at_end: contextlib.ExitStack | None = None) -> "Sp
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError:
-        raise ConfigError("Spark is not installed. Install it: pip install 'understudy[spark]' and Java 17.") from None
+        raise ConfigError(f"Spark is not installed. Install Java 17, and run: {install_advice('spark')}.") from None
     active = SparkSession.getActiveSession()
     if active is not None and engine == "spark":
         return active

@@ -1,6 +1,5 @@
 """Files of statistics packages: Stata, SPSS and SAS."""
 
-import importlib.util
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -8,14 +7,13 @@ from datetime import date, datetime
 
 import pyarrow as pa
 
-from understudy.errors import TableError
 from understudy.schema import Column, Schema
-from understudy.tables.cell_tables import table_of_cells
+from understudy.tables.cell_tables import import_reader, table_of_cells
 from understudy.tables.cells import FIRST_MOMENT, LAST_MOMENT, cell_text, moment_of
-from understudy.tables.location import TableLocation
+from understudy.tables.path import TableLocation
+from understudy.tables.reading_batches import BatchReader
 
 _READERS = {".dta": "read_dta", ".sav": "read_sav", ".sas7bdat": "read_sas7bdat", ".xpt": "read_xport"}
-STATISTICS_SUFFIXES = tuple(_READERS)
 
 _DAY = 86_400_000_000
 _FORMATS: dict[str, tuple[datetime, tuple[tuple[str, bool, int], ...]]] = {
@@ -44,43 +42,33 @@ _FORMATS[".xpt"] = _FORMATS[".sas7bdat"]
 days, and the microseconds of one unit. The first that matches decides. Other formats are those of numbers."""
 
 
-def read_statistics_file(location: TableLocation, schema: Schema | None) -> pa.Table:
-    """All columns, each cell read by itself. Codes with a label are read as the label in a column of text categories.
+def open_statistics_file(location: TableLocation, schema: Schema | None) -> BatchReader:
+    """All columns, as one batch, each cell read by itself.
 
-    Without a schema a column is one of text categories if each of its values has a label.
+    Codes with a label are read as the label in a column of text categories. Without a schema a column is one of text
+    categories if each of its values has a label.
     """
     columns, formats, labels = _read_file(location)
     read: dict[str, Sequence[object]] = {}
-    found: dict[str, str] = {}
     for name, raw in columns.items():
-        texts = labels.get(name, {})
+        texts, column = labels.get(name, {}), None if schema is None or name not in schema else schema[name]
         cells = _with_dates(raw, formats.get(name) or "", location.suffix)
-        if texts and _reads_labels(cells, texts, None if schema is None or name not in schema else schema[name]):
-            listed = None if schema is None or name not in schema else schema[name].categories
+        if texts and _reads_labels(cells, texts, column):
+            listed = None if column is None else column.categories
             usable = {code: label for code, label in texts.items() if listed is None or label in listed}
             cells = [usable.get(cell_text(cell), cell) for cell in cells]
         read[name] = [None if cell == "" else cell for cell in cells]
-        if texts:
-            found[name] = json.dumps(texts)
     table = table_of_cells(read, None if schema is None or schema.drafted else schema)
-    fields = [
-        f.with_metadata({**f.metadata, b"labels": found[f.name].encode()}) if f.name in found else f
-        for f in table.schema
-    ]
-    return table.cast(pa.schema(fields))
+    marks = {name: {b"labels": json.dumps(texts).encode()} for name, texts in labels.items() if texts}
+    fields = [field.with_metadata({**field.metadata, **marks.get(field.name, {})}) for field in table.schema]
+    return BatchReader.of_table(table.cast(pa.schema(fields)))
 
 
 def _read_file(
     location: TableLocation,
 ) -> tuple[dict[str, list[object]], dict[str, str | None], dict[str, dict[str | None, str]]]:
     """The cells of each column as plain numbers and text, its format, and the labels of its values by their text."""
-    if importlib.util.find_spec("pyreadstat") is None:
-        raise TableError(
-            f"{location}: Stata, SPSS and SAS files need the package pyreadstat: pip install 'understudy[stats]'. Or "
-            "save the table as CSV."
-        )
-    import pyreadstat
-
+    pyreadstat = import_reader("pyreadstat", "stats", location, "Stata, SPSS and SAS files", "the table")
     read = getattr(pyreadstat, _READERS[location.suffix])
     try:
         # Dates stay numbers: the package fails for a file with one that is beyond the year 9999.

@@ -1,18 +1,18 @@
-"""How the texts of a column are written: as whole numbers, reals, booleans, dates or datetimes, or as none of these.
+"""How the strings of a column are written: as whole numbers, reals, booleans, dates or datetimes, or as none of these.
 
-`TextInference` sees the texts in any number of parts and keeps a few facts about them: what could still be their type,
+`TextInference` sees the strings in any number of parts and keeps a few facts about them: what type is still possible,
 and of the values themselves at most three. So a column of any length is inferred in one pass.
 """
 
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from understudy.schema.sql import compute_sql, quote_text
+from understudy.rules.sql import compute_sql, quote_text
 
 NULL_WORDS = (
     *("", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "nan", "nat", "null", "nil", "none", "unknown", "unk", "missing"),
@@ -57,29 +57,21 @@ _MOMENTS = tuple(
 
 
 def looks_like_date(text: str) -> bool:
-    """Whether a text has the form of a date or a datetime, in any of the known formats."""
+    """Whether a string has the form of a date or a datetime, in any of the known formats."""
     return any(re.fullmatch(pattern, text, re.ASCII) for pattern, _ in (*_DATES, *_MOMENTS))
 
 
 class TextType(NamedTuple):
-    """The type of a column whose source has only texts."""
+    """The type of a column whose source has only strings."""
 
     read: Callable[[pa.Array], pa.Array]
-    """From texts to values of that type, each by itself."""
+    """Turns strings into values of that type, each by itself."""
     style: Mapping[str, str]
-    """How the texts are written: the metadata of its field."""
+    """How the strings are written: the metadata of its field."""
 
 
 class TextInference:
-    """The type of a column by fixed rules over all its texts, which are seen part by part.
-
-    >>> inference = TextInference()
-    >>> for part in (["1", "NA"], ["2.50"]):
-    ...     inference.add(pa.array(part))
-    >>> found = inference.found()
-    >>> found.read(pa.array(["1", "NA"])).to_pylist(), found.style
-    ([1.0, None], {'decimals': '2'})
-    """
+    """The type of a column by fixed rules over all its strings, which are seen part by part."""
 
     def __init__(self, *, only_dates: bool = False, decimal: str | None = None) -> None:
         """`only_dates`: nothing but dates and datetimes. `decimal` is the decimal mark; None: a point, and no thousands
@@ -91,7 +83,7 @@ class TextInference:
         self._is_known = False
 
     def add(self, texts: pa.Array) -> None:
-        """Takes in the distinct texts of a part of the column."""
+        """Takes in the distinct strings of a part of the column."""
         if not self._rules:
             return
         trimmed = without_null_words(texts)
@@ -101,20 +93,10 @@ class TextInference:
             self._rules = [rule for rule in self._rules if rule.admits(written, present)]
 
     def found(self) -> TextType | None:
-        """The type of all texts so far; None: they stay text."""
+        """The type of all strings so far; None: they stay text."""
         if not self._is_known:
             return None
         return next((found for rule in self._rules if (found := rule.found()) is not None), None)
-
-
-class _Rule(Protocol):
-    """One type that the texts of a column could have."""
-
-    def admits(self, written: pa.Array, trimmed: pa.Array) -> bool:
-        """Whether these texts have that type too; if not, the rule is not asked again."""
-
-    def found(self) -> TextType | None:
-        """The type, if all texts so far leave no doubt."""
 
 
 class _Integers:
@@ -125,10 +107,7 @@ class _Integers:
         numbers = _plain(trimmed, self._decimal)
         if numbers.null_count or not _all_match(numbers, _INTEGER):
             return False
-        try:
-            self._fit = self._fit and numbers.cast(pa.int64()) is not None
-        except pa.ArrowInvalid:
-            self._fit = False
+        self._fit = self._fit and _can_cast(numbers, pa.int64())
         return True
 
     def found(self) -> TextType:
@@ -146,7 +125,7 @@ class _Reals:
         if numbers.null_count or not _all_match(numbers, f"{_REAL}|{INFINITY}"):
             return False
         self._decimals.add(numbers)
-        return True
+        return _can_cast(numbers, pa.float64())
 
     def found(self) -> TextType:
         read = functools.partial(_read_numbers, decimal=self._decimal, arrow_type=pa.float64())
@@ -171,8 +150,6 @@ class _Booleans:
 
 
 class _Moments:
-    """Dates or datetimes of one pattern."""
-
     def __init__(self, pattern: str, formats: Sequence[str], *, is_date: bool) -> None:
         self._pattern, self._formats, self._is_date = pattern, formats, is_date
         self._digits = 0
@@ -205,6 +182,11 @@ class _Moments:
         return TextType(functools.partial(_read_moments, text_format=text_format, arrow_type=arrow_type), style)
 
 
+_Rule: TypeAlias = _Integers | _Reals | _Booleans | _Moments
+"""One type that the strings of a column could have. It is asked whether it `admits` more of them until it does not,
+and what type was `found`, if all strings so far leave no doubt."""
+
+
 class Decimals:
     """How many decimals numbers are written with, which are seen part by part."""
 
@@ -212,7 +194,7 @@ class Decimals:
         self._least, self._most, self._has_exponents = 16, -1, False
 
     def add(self, texts: pa.Array) -> None:
-        """Takes in some texts. Those that are not numbers do not count."""
+        """Takes in some strings. Those that are not numbers do not count."""
         plain = texts.filter(pc.match_substring_regex(texts, f"^(?:{ANY_NUMBER}|{INFINITY})$"))
         self._has_exponents |= bool(pc.any(pc.match_substring_regex(plain, "[0-9.][eE]")).as_py())
         plain = plain.filter(pc.invert(pc.match_substring(plain, "n")))  # infinities have no decimals
@@ -233,7 +215,7 @@ class Decimals:
 
 
 def without_null_words(texts: pa.Array) -> pa.Array:
-    """The texts without spaces around them, and nulls for those that mean a null."""
+    """The strings without spaces around them, and nulls for those that mean a null."""
     trimmed = pc.utf8_trim_whitespace(texts)
     return pc.if_else(pc.is_in(pc.utf8_lower(trimmed), pa.array(NULL_WORDS)), pa.scalar(None, pa.string()), trimmed)
 
@@ -243,11 +225,7 @@ _SPACES = " '\u2019\u00a0\u202f"
 
 
 def plain_numbers(texts: pa.Array, decimal: str) -> pa.Array:
-    """Numbers with this decimal mark, perhaps with thousands separators, as computers write them; all else is null.
-
-    >>> plain_numbers(pa.array(["1.234,5", "0,5", "1 234 567", "1.5", "1.2345,6"]), ",").to_pylist()
-    ['1234.5', '0.5', '1234567', None, None]
-    """
+    """Numbers with this decimal mark, perhaps with thousands separators, as computers write them; all else is null."""
     marks = [*_SPACES, "." if decimal == "," else ","]
     grouped = "|".join(rf"[0-9]{{1,3}}(?:{re.escape(mark)}[0-9]{{3}})+" for mark in marks)
     sign = re.escape(decimal)
@@ -259,7 +237,7 @@ def plain_numbers(texts: pa.Array, decimal: str) -> pa.Array:
 
 
 def parse_datetimes(texts: pa.Array, formats: Sequence[str]) -> pa.Array:
-    """Timestamps by the first format that reads a text, else null; in UTC if the format has a zone."""
+    """Timestamps by the first format that reads a string, else null; in UTC if the format has a zone."""
     listed = ", ".join(quote_text(text_format) for text_format in formats)
     expression = f"try_strptime(v, {listed})" if len(formats) == 1 else f"try_strptime(v, [{listed}])"
     moments = compute_sql(expression, texts)
@@ -270,6 +248,13 @@ def parse_datetimes(texts: pa.Array, formats: Sequence[str]) -> pa.Array:
 
 def _plain(trimmed: pa.Array, decimal: str | None) -> pa.Array:
     return trimmed if decimal is None else plain_numbers(trimmed, decimal)
+
+
+def _can_cast(numbers: pa.Array, arrow_type: pa.DataType) -> bool:
+    try:
+        return numbers.cast(arrow_type) is not None
+    except pa.ArrowInvalid:
+        return False
 
 
 def _all_match(texts: pa.Array, pattern: str) -> bool:

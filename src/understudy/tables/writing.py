@@ -13,14 +13,15 @@ import pyarrow as pa
 
 from understudy.errors import TableError
 from understudy.run.atomic import atomic_path, explain_failure, require_free, sync
+from understudy.tables import delimited
 from understudy.tables.arrow import write_arrow, write_parquet
 from understudy.tables.databases import tables_in, write_duckdb, write_sqlite
 from understudy.tables.delimited import write_delimited
 from understudy.tables.formatting import restyle
 from understudy.tables.jsonlines import write_json_lines
 from understudy.tables.labels import sidecar_path
-from understudy.tables.location import POSTGRES, TEXT_SUFFIXES, TableLocation
 from understudy.tables.origin import Origin
+from understudy.tables.path import POSTGRES, TEXT_SUFFIXES, TableLocation
 from understudy.tables.writing_batches import OutputBatches
 
 _WRITERS: dict[str, Callable[[OutputBatches, Path], None]] = {
@@ -61,6 +62,7 @@ def write_table(
     *,
     origin: Origin | None = None,
     force: bool = False,
+    escape_formulas: bool = False,
     describe: Describe | None = None,
 ) -> None:
     """Writes a file or a database table (`fake.duckdb::people`), whole or not at all.
@@ -70,7 +72,7 @@ def write_table(
     """
     table = table if origin is None else restyle(table, origin)
     delimiter = "," if origin is None else origin.delimiter
-    write_batches([table], path, delimiter=delimiter, force=force, describe=describe)
+    write_batches([table], path, delimiter=delimiter, force=force, escape_formulas=escape_formulas, describe=describe)
 
 
 def write_batches(
@@ -79,6 +81,7 @@ def write_batches(
     *,
     delimiter: str = ",",
     force: bool = False,
+    escape_formulas: bool = False,
     describe: Describe | None = None,
 ) -> None:
     """Writes a table with only a few batches in memory at a time, whole or not at all.
@@ -86,10 +89,15 @@ def write_batches(
     The batches, at least one, are written as they are, and must have the same columns and types, as those that
     `Release.sample_batches` makes. One batch gives the same file as `write_table`. A label in the metadata of the first
     batch is kept in files that have a place for it. `delimiter` is that of a CSV file. `describe` makes the file that
-    is written beside the table; either both appear or none.
+    is written beside the table; either both appear or none. `escape_formulas`, for text files: an apostrophe before
+    strings and column names that begin with = + - @, a tab or a carriage return, which spreadsheets treat as formulas.
     """
     check_writable(path, force=force, table=True, sidecar=describe is not None)
-    location, rows = TableLocation.parse(path), OutputBatches(batches)
+    location = TableLocation.parse(path)
+    if escape_formulas:
+        check_escapable(location)
+        batches = map(delimited.escape_formulas, batches)
+    rows = OutputBatches(batches)
     if location.suffix in TEXT_SUFFIXES and location.suffix != ".csv":
         delimiter = TEXT_SUFFIXES[location.suffix]
 
@@ -135,6 +143,12 @@ def _write(
         with atomic_path(location.path, errors=_ERRORS) as part:
             _DATABASE_WRITERS[location.suffix](rows, part, location.table)
             finish(None)
+
+
+def check_escapable(location: TableLocation) -> None:
+    """Only text files have cells that a spreadsheet reads as formulas."""
+    if location.suffix not in TEXT_SUFFIXES:
+        raise TableError(f"{location}: --escape-formulas (escape_formulas=True) is for CSV and other text files.")
 
 
 def check_writable(

@@ -20,12 +20,7 @@ _PATIENCE = 0.2
 
 
 class OutputBatches:
-    """Batches of rows of one table, read once. The first is made at once: its schema is that of the table.
-
-    >>> rows = OutputBatches([pa.table({"a": [1, 2]}), pa.table({"a": [3]})])
-    >>> rows.schema.names, [batch.num_rows for batch in rows]
-    (['a'], [2, 1])
-    """
+    """Batches of rows of one table, read once. The first is made at once: its schema is that of the table."""
 
     schema: pa.Schema
     num_rows: int

@@ -1,6 +1,10 @@
-"""What a critic minimises: its loss on one row, and the conditions that rows are shown with."""
+"""What critic and generator minimise: losses by name, the loss of one row, and the conditions that rows are shown with.
+
+A loss has a real part, one term for each real row, and a fake part without private rows.
+"""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,9 +13,53 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.encoding.features import Block, Blocks, starts
-from understudy.privacy.clipping import RowLoss
-from understudy.training.losses import Loss
-from understudy.training.networks import CriticNetwork
+from understudy.privacy.gradients.clipping import RowLoss
+from understudy.training.neural import CriticNetwork
+
+Scores = Float[Array, " rows"]
+
+
+class Loss(NamedTuple):
+    """Terms of one loss, given the critic's scores."""
+
+    real: Callable[[Float[Array, ""]], Float[Array, ""]]
+    """Of one real row's score."""
+    fake: Callable[[Scores], Float[Array, ""]]
+    """Of a batch of generated rows, as a mean."""
+    generator: Callable[[Scores], Float[Array, ""]]
+    """What the generator minimises, as a mean over a batch."""
+    penalty: str = ""
+    """Of the critic's gradient: "" none, "between" real and fake rows, "around" real rows."""
+    couples_fakes: bool = False
+    """Whether a fake row's term depends on the other fakes, which forbids pairing it with a private row."""
+
+
+def _ratio(scores: Scores) -> Scores:
+    """exp(t_i) / mean_j exp(t_j), by log-sum-exp; gradients flow through."""
+    return jnp.exp(scores - jax.nn.logsumexp(scores) + jnp.log(len(scores)))
+
+
+_GAN = Loss(
+    real=lambda s: jax.nn.softplus(-s),
+    fake=lambda t: jax.nn.softplus(t).mean(),
+    generator=lambda t: jax.nn.softplus(-t).mean(),
+)
+_WGAN = Loss(real=lambda s: -s, fake=lambda t: t.mean(), generator=lambda t: -t.mean())
+
+LOSSES = {
+    "gan": _GAN,
+    "saturating_gan": _GAN._replace(generator=lambda t: -jax.nn.softplus(t).mean()),
+    "wgan": _WGAN,
+    "wgan_gp": _WGAN._replace(penalty="between"),
+    "dragan": _GAN._replace(penalty="around"),
+    "kl_wgan": Loss(
+        real=lambda s: jax.nn.relu(1 - s),
+        fake=lambda t: jax.nn.relu(1 + _ratio(t) * t).mean(),
+        generator=lambda t: -(_ratio(t) * t).mean(),
+        couples_fakes=True,
+    ),
+}
+"""By the literature's names; "saturating_gan" is the minimax form."""
 
 PENALTY = 10.0
 AROUND = 0.1
@@ -104,8 +152,7 @@ def row_loss(loss: Loss, blocks: Blocks, conditions: Conditions | None, *, paire
             value = value + PENALTY * gradient_penalty(critic, features, fake, loss.penalty, penalty_key)
         return weight * value
 
-    of_row.differentiates_network = bool(loss.penalty)  # type: ignore[attr-defined]
-    return of_row
+    return RowLoss(of_row, differentiates_network=bool(loss.penalty))
 
 
 def fake_row_loss(loss: Loss) -> RowLoss:
@@ -114,7 +161,7 @@ def fake_row_loss(loss: Loss) -> RowLoss:
     def of_row(critic: CriticNetwork, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
         return loss.fake(critic(row, key=key)[None])
 
-    return of_row
+    return RowLoss(of_row)
 
 
 def gradient_penalty(

@@ -14,13 +14,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
-from understudy.privacy.clipping import Clip, RowLoss
-from understudy.privacy.dpsgd import ChargedSteps, FakesFn, PublicSteps, noisy_gradient, public_gradient, sample_batches
-from understudy.privacy.sampling import Batches, num_slots
-from understudy.training.loop import RunOptions, cached_jit, run_training
-from understudy.training.optimizer import Network, optimizer_step, trainable, update_average
+from understudy.privacy.gradients.clipping import Clip, RowLoss
+from understudy.privacy.gradients.dpsgd import (
+    ChargedSteps,
+    FakesFn,
+    PublicSteps,
+    noisy_gradient,
+    public_gradient,
+    sample_batches,
+)
+from understudy.privacy.gradients.poisson import Batches, num_slots
+from understudy.training.calls import cached_jit
+from understudy.training.loop import RunOptions, run_training
+from understudy.training.neural import Network, optimizer_step, trainable, update_average
 
 Steps = ChargedSteps | PublicSteps
 
@@ -42,8 +50,6 @@ class Descent:
     """Of the running average; None: the mean of the second half of the steps."""
     optimizer: str = "adam"
     """adam or sgd."""
-    chunk_size: int | None = None
-    """Units handled at once; None: nearly every batch at once."""
 
 
 class DescentState(eqx.Module, Generic[Network]):
@@ -89,10 +95,10 @@ def train_network(
 def sample_step_batches(descent: Descent, key: PRNGKeyArray, steps: Steps, first: int, count: int) -> Batches:
     """The Poisson batches of steps `first` to `first + count`."""
     keys = cached_jit(_keys_of_steps, count)(key, np.int32(first))
-    return sample_batches(steps, keys, end=first + count, batch_size=descent.batch_size, chunk=descent.chunk_size)
+    return sample_batches(steps, keys, end=first + count, batch_size=descent.batch_size)
 
 
-def _keys_of_steps(count: int, key: PRNGKeyArray, first: Array) -> PRNGKeyArray:
+def _keys_of_steps(count: int, key: PRNGKeyArray, first: Array) -> Key[Array, "..."]:
     return jax.vmap(lambda number: jax.random.fold_in(key, number))(first + jnp.arange(count))
 
 

@@ -14,26 +14,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from understudy.encoding.features import num_features
-from understudy.models.networks import GENERATORS, Generator, GeneratorNetwork
-from understudy.privacy.clipping import Clip
-from understudy.privacy.dpsgd import public_clipped_gradient, sample_batches
-from understudy.privacy.rows import PublicUnits
-from understudy.privacy.sampling import Batches, num_slots
-from understudy.training.clip_schedule import adapt_clip, init_clip, renew_clip
-from understudy.training.critics import Conditions, fake_row_loss, row_loss
+from understudy.models.neural import GENERATORS, Generator, GeneratorNetwork
+from understudy.privacy.gradients.clipping import MAX_CLIP, MIN_CLIP, Clip, clip_from_public, noisy_group_norms
+from understudy.privacy.gradients.dpsgd import public_clipped_gradient, sample_batches
+from understudy.privacy.gradients.poisson import Batches, num_slots
+from understudy.privacy.rows.rows import PublicUnits
+from understudy.training.calls import cached_jit, eager
+from understudy.training.critics import LOSSES, Conditions, fake_row_loss, row_loss
 from understudy.training.dpsgd import Steps, row_gradient
 from understudy.training.generation import Context, critic_input, generate, generator_gradient, one_way
-from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
-from understudy.training.losses import LOSSES
-from understudy.training.networks import Critic, CriticNetwork, init_at_shares, spectral_scaled
-from understudy.training.optimizer import optimizer_step, trainable, update_average
-from understudy.training.population import combine_calls
+from understudy.training.loop import RunOptions, TrainingCheckpoint, run_training
+from understudy.training.neural import Critic, CriticNetwork, init_at_shares, optimizer_step, trainable, update_average
 from understudy.training.settings import Settings
 
 ADVICE = "Lower critic_learning_rate or generator_learning_rate, or use fewer critic_steps."
+
+CLIP_QUANTILE, CLIP_LEARNING_RATE = 0.5, 0.2
+"""With adaptive_clip="quantile": the proportion of units whose gradient should be within the clip norm, and how fast
+the norm follows the noisy counts (Andrew et al. 2021: gamma and eta)."""
 
 
 class Hyperparameters(eqx.Module):
@@ -145,8 +146,8 @@ def batches_of(settings: Settings, key: PRNGKeyArray, steps: Steps, first: int, 
     return sample_batches(steps, keys, end=end, batch_size=settings.batch_size, chunk=settings.chunk_size)
 
 
-def _keys_of_batches(critic_steps: int, count: int, key: PRNGKeyArray, first: Array) -> PRNGKeyArray:
-    def keys_of(run: PRNGKeyArray) -> PRNGKeyArray:
+def _keys_of_batches(critic_steps: int, count: int, key: PRNGKeyArray, first: Array) -> Key[Array, "..."]:
+    def keys_of(run: PRNGKeyArray) -> Key[Array, "..."]:
         numbers = first * critic_steps + jnp.arange(count * critic_steps)
         return jax.vmap(functools.partial(jax.random.fold_in, jax.random.split(run)[1]))(numbers)
 
@@ -196,7 +197,6 @@ def _critic_step(
         critic = jax.tree_util.tree_map(
             lambda leaf: jnp.clip(leaf, -bound, bound) if eqx.is_inexact_array(leaf) else leaf, critic
         )
-    critic = spectral_scaled(critic) if settings.spectral else critic
     clip = adapt_clip(settings, state.clip, noisy, within, hyperparameters.clip_norm, steps.noise_multiplier)
     return dataclasses.replace(state, critic=critic, critic_moments=moments, clip=clip)
 
@@ -233,8 +233,7 @@ def train(
     """
     context = context or Context()
     if state is None:
-        init = functools.partial(init_state, settings)
-        state = combine_calls(init_state, settings, alone=init)(hyperparameters, network_key, context)
+        state = eager(init_state, settings)(hyperparameters, network_key, context)
     run = cached_jit(advance, settings)
 
     def advance_from(state: State, first: int, count: int) -> State:
@@ -244,3 +243,77 @@ def train(
     iterations, each = steps.num_steps // settings.critic_steps, settings.critic_steps
     slots = each * num_slots(settings.batch_size)
     return run_training(advance_from, state, iterations, options, steps_each=each, slots_each=slots, advice=ADVICE)
+
+
+# ---------------------------------------------------------------------------------------------------------- clip bounds
+
+
+def init_clip(settings: Settings, critic: CriticNetwork, clip_norm: Float[Array, ""], *, is_private: bool) -> Clip:
+    """All weights in the first group, with all of the clip norm. Groups are made before the first step."""
+    if settings.clip_groups == 1:
+        return Clip(jnp.broadcast_to(clip_norm, (1,)), None, settings.clip_allocation, is_private)
+    groups = tuple(jnp.zeros(leaf.shape[0], jnp.int32) for leaf in jax.tree_util.tree_leaves(trainable(critic)))
+    bounds = jnp.full(settings.clip_groups, MIN_CLIP, jnp.float32).at[0].set(clip_norm)
+    return Clip(bounds, groups, settings.clip_allocation, is_private)
+
+
+def renew_clip(
+    settings: Settings,
+    clip: Clip,
+    networks: tuple[GeneratorNetwork, CriticNetwork],
+    iteration: Int[Array, ""],
+    context: Context,
+    key: PRNGKeyArray,
+) -> Clip:
+    """Groups, and with adaptive_clip="public" bounds, from public or generated rows, on a public schedule.
+
+    `networks` are generator and critic. Bounds that are fixed, or follow noisy values, pass to the new groups.
+    """
+    regroup, rebound = settings.clip_groups > 1, settings.adaptive_clip == "public"
+    if not clip.is_private or not (regroup or rebound):
+        return clip
+    num_rows = settings.clip_rows
+    generator, critic = networks
+    conditions, public = context.conditions, context.public
+
+    def renew(clip: Clip) -> Clip:
+        row_key, fake_key, clip_key = jax.random.split(jax.random.fold_in(key, 7), 3)
+        if public is not None:
+            at = jax.random.randint(row_key, (num_rows,), 0, len(public.rows))
+            rows = public.rows[at, 0]
+        else:
+            rows = generate(settings, generator, num_rows, row_key, conditions)[1]
+        units = PublicUnits(rows[:, None], jnp.ones((num_rows, 1), dtype=bool))
+        fakes = None
+        if settings.needs_fakes:
+            _, features, condition = generate(settings, generator, num_rows, fake_key, conditions)
+            fakes = critic_input(features, condition)
+        of_row = row_loss(LOSSES[settings.loss], settings.blocks, conditions, paired=settings.fake_term == "paired")
+        return clip_from_public(of_row, critic, units, fakes, clip, regroup=regroup, rebound=rebound, key=clip_key)
+
+    is_due = iteration % max(1, settings.regroup_every // settings.critic_steps) == 0
+    return jax.lax.cond(is_due, renew, lambda clip: clip, clip)
+
+
+def adapt_clip(
+    settings: Settings,
+    clip: Clip,
+    noisy: PyTree,
+    within: Array | None,
+    clip_norm: Float[Array, ""],
+    noise_multiplier: Float[Array, ""],
+) -> Clip:
+    """Bounds from values that are already noisy. Post-processing: the noise multiplier, and so the cost, stays."""
+    if not clip.is_private:
+        return clip
+    if settings.adaptive_clip == "quantile":
+        assert within is not None
+        share = jnp.clip(within / settings.batch_size + 0.5, 0.0, 1.0)
+        bounds = clip.bounds * jnp.exp(-CLIP_LEARNING_RATE * (share - CLIP_QUANTILE))
+    elif settings.adaptive_clip == "noisy_norm":
+        norms, fractions = noisy_group_norms(noisy, clip, noise_multiplier)
+        least = 0.1 * clip_norm * jnp.sqrt(fractions)
+        bounds = 0.99 * clip.bounds + 0.01 * jnp.maximum(norms / settings.batch_size, least)
+    else:
+        return clip
+    return dataclasses.replace(clip, bounds=jnp.clip(bounds, MIN_CLIP, MAX_CLIP))

@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from understudy.encoding.features import is_one_hot, starts
-from understudy.models.networks import GeneratorNetwork, activate, block_log_softmax, log_possible
-from understudy.privacy.rows import PublicUnits
-from understudy.training.critics import Conditions
-from understudy.training.losses import LOSSES
+from understudy.models.neural import GeneratorNetwork, activate, block_log_softmax, log_possible
+from understudy.privacy.rows.rows import PublicUnits
+from understudy.training.critics import LOSSES, Conditions
 from understudy.training.settings import Settings
 
 

@@ -11,31 +11,29 @@ however many generators there are. All of a state is covered by what those steps
 """
 
 import dataclasses
-import functools
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from understudy.models.networks import GeneratorNetwork
-from understudy.privacy.clipping import Clip
-from understudy.privacy.langevin import (
+from understudy.models.neural import GeneratorNetwork
+from understudy.privacy.gradients.clipping import Clip
+from understudy.privacy.gradients.langevin import (
     ChargedUpdates,
     StepParameters,
     langevin_step,
     noisy_langevin_step,
     zero_momentum,
 )
-from understudy.privacy.sampling import Batches, num_slots
+from understudy.privacy.gradients.poisson import Batches, num_slots
 from understudy.training import gan
-from understudy.training.critics import row_loss
+from understudy.training.calls import cached_jit
+from understudy.training.critics import LOSSES, row_loss
 from understudy.training.gan import Hyperparameters, batches_of
 from understudy.training.generation import Context, generate, generator_gradient
-from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
-from understudy.training.losses import LOSSES
-from understudy.training.networks import CriticNetwork
-from understudy.training.population import combine_calls
+from understudy.training.loop import RunOptions, TrainingCheckpoint, run_training
+from understudy.training.neural import CriticNetwork
 from understudy.training.settings import Settings
 
 PRIORS = ("scaled", "unit")
@@ -197,14 +195,13 @@ def train_chains(
         now = jax.tree_util.tree_map(lambda column: column[first : first + count], schedule)
         return run(state, charged, clip, key, batches, now, context)
 
-    start = combine_calls(init_state, chains, alone=functools.partial(eqx.filter_jit(init_state), chains))
     _, trajectory = run_training(
         advance_from,
-        start(network_key, context),
+        cached_jit(init_state, chains)(network_key, context),
         charged.num_iterations,
         options,
         steps_each=chains.engine.critic_steps,
         slots_each=chains.engine.critic_steps * num_slots(chains.engine.batch_size),
-        advice="Lower step_size, or raise friction.",
+        advice="Lower step_size.",
     )
     return trajectory

@@ -5,10 +5,9 @@ A training is a state and a function that runs it some iterations on, as one com
 """
 
 import dataclasses
-import functools
 import time
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -17,16 +16,16 @@ from jaxtyping import Array, Bool, PyTree
 
 from understudy.errors import Diverged, TrainingError
 from understudy.progress import Compiling, Progress
-from understudy.training.optimizer import trainable
-from understudy.training.population import combine_calls
+from understudy.training.calls import cached_jit
+from understudy.training.neural import trainable
 
 if TYPE_CHECKING:
     from understudy.run.checkpoint import Slot  # reads tables; training alone must not need to
 
 
 OUT_OF_MEMORY = (
-    "The training does not fit in memory. Set a smaller chunk_size, such as chunk_size=256 (fewer units at once: less "
-    "memory, the same guarantee), or a smaller sampling_rate, which also changes the plan."
+    "The training does not fit in memory. Set a smaller sampling_rate (fewer units in a batch), which also changes the "
+    "plan, or smaller networks."
 )
 
 SLOTS_AT_ONCE = 1 << 22
@@ -50,6 +49,7 @@ class RunOptions:
     """Where the state is saved, and found again by a run that is resumed."""
 
 
+@runtime_checkable
 class TrainingState(Protocol):
     """What the host reads of a state."""
 
@@ -78,19 +78,6 @@ class TrainingCheckpoint(eqx.Module):
     @classmethod
     def of(cls, state: TrainingState) -> "TrainingCheckpoint":
         return cls(state.average, state.critic, state.iteration)
-
-
-@functools.lru_cache(maxsize=128)
-def cached_jit(function: Callable[..., PyTree], *settings: Hashable) -> Callable[..., PyTree]:
-    """`function` with its first arguments compiled in: one program for each choice of settings.
-
-    In a population the calls of its members are computed together.
-
-    >>> double = cached_jit(lambda factor, value: factor * value, 2)
-    >>> double(jnp.asarray(3)).item()
-    6
-    """
-    return combine_calls(function, *settings, alone=eqx.filter_jit(functools.partial(function, *settings)))
 
 
 def is_finite(tree: PyTree) -> Bool[Array, ""]:
@@ -163,7 +150,7 @@ def run_training(
 
 
 class _Clock:
-    """Steps and their rate as a text. The time to the first of them is mostly compilation, so it does not count."""
+    """Steps and steps per second, for people. The time to the first step is mostly compilation and does not count."""
 
     def __init__(self, steps: int, done: int):
         self._steps, self._began = steps, done

@@ -5,16 +5,15 @@ of a GAN, Jordon, Yoon and van der Schaar, "PATE-GAN", 2019. One iteration: ever
 rows and on generated ones; a few generated rows are put to the vote; the student learns from the labelled rows, those
 of earlier iterations too; the generator takes a step against the student.
 
-Teachers, their rows and their votes are in `privacy/pate.py`. What learns from the noisy votes (`query_batch`,
-`append_labels`, `student_step`, the generator's step) has no argument through which a row could come. Deviations from
-the paper, none of which costs anything: the student may learn from the noisy fraction of votes, not only from the
-majority; a teacher may compare a row with other generated rows (`against="median"`) where its own few rows would make
-it reject all; labelled rows serve many student steps; where there is a target, student and teachers are logistic
-regressions that see each feature together with the target's category.
+Teachers, their rows and their votes are in `privacy/gradients/pate.py`. What learns from the noisy votes
+(`query_batch`, `append_labels`, `student_step`, the generator's step) has no argument through which a row could come.
+Deviations from the paper, none of which costs anything: the student may learn from the noisy fraction of votes, not
+only from the majority; a teacher may compare a row with other generated rows (`against="median"`) where its own few
+rows would make it reject all; labelled rows serve many student steps; where there is a target, student and teachers are
+logistic regressions that see each feature together with the target's category.
 """
 
 import dataclasses
-import functools
 from typing import Annotated
 
 import equinox as eqx
@@ -23,23 +22,31 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.encoding.features import num_features
-from understudy.models.networks import GeneratorNetwork, sample_features
-from understudy.privacy.pate import AGAINST, ChargedVotes, Teachers, Teaching, init_teachers, noisy_votes, teacher_step
-from understudy.settings import AtLeast, Between, Count, InnerFraction, OneOf, Positive, Widths, check_settings
+from understudy.models.neural import GeneratorNetwork, sample_features
+from understudy.privacy.gradients.pate import (
+    AGAINST,
+    ChargedVotes,
+    Teachers,
+    Teaching,
+    init_teachers,
+    noisy_votes,
+    teacher_step,
+)
+from understudy.synthesizers.settings import Count, OneOf, Positive, Range, Widths, check_settings
 from understudy.training import gan
-from understudy.training.critics import PENALTY, Conditions, gradient_penalty, row_loss
+from understudy.training.calls import cached_jit, eager
+from understudy.training.critics import LOSSES, PENALTY, Conditions, gradient_penalty, row_loss
 from understudy.training.gan import Hyperparameters, State, generator_step, init_from_networks, optimizer_of
 from understudy.training.generation import Context, critic_input, generate
-from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
-from understudy.training.losses import LOSSES
-from understudy.training.networks import Critic, CriticNetwork, CrossedCritic
-from understudy.training.optimizer import optimizer_step, trainable
-from understudy.training.population import combine_calls
+from understudy.training.loop import RunOptions, TrainingCheckpoint, run_training
+from understudy.training.neural import Critic, CriticNetwork, CrossedCritic, optimizer_step, trainable
 from understudy.training.settings import Settings
 
 LOSSES_OF_VOTES = ("gan", "saturating_gan", "dragan")
 """Those whose scores are log-odds: a vote asks on which side of even odds a row lies."""
-LEAST_POOL = 64
+THRESHOLD_FRACTION = 0.1
+"""With a threshold: the fraction of the zCDP budget of the votes for its tests."""
+MIN_POOL = 64
 """The least number of generated rows that a teacher's median is taken over."""
 
 
@@ -52,11 +59,9 @@ class VotingSettings:
     against: Annotated[str, OneOf(*AGAINST)] = "median"
     """What a teacher compares its score of a row with: its median score of generated rows, or even odds (half), as
     published."""
-    threshold: Annotated[float, Between(0.5, 1, open_low=True)] | None = None
+    threshold: Annotated[float, Range(0.5, 1, open_low=True)] | None = None
     """Confident votes: the fraction of teachers that must agree on a row, by a noisy test, for the student to learn
     from it. Every test is charged, whether its row is labelled or not. None: every row is labelled."""
-    threshold_fraction: InnerFraction = 0.1
-    """With a threshold: the fraction of the zCDP budget of the votes for its tests."""
     pool: Count = 4
     """The rows put to the vote are those of which the student is least sure, among this many times as many; 1: any."""
     teacher_widths: Widths | None = None
@@ -66,7 +71,9 @@ class VotingSettings:
     teacher_steps: Count = 1
     """Steps of each teacher in an iteration; they cost time, and no budget."""
     teacher_learning_rate: Positive = 2e-2
+    """The learning rate of each teacher."""
     student_batch: Count = 256
+    """The number of labelled rows in a step of the student."""
     student_steps: Count = 4
     """Steps of the student in an iteration, on labelled rows of this and earlier ones."""
     memory: Count = 8192
@@ -77,7 +84,7 @@ class VotingSettings:
 class Voting(VotingSettings):
     """What the rule adds to `Settings`. Compiled into the program, and public."""
 
-    teachers: Annotated[int, AtLeast(2)]
+    teachers: Annotated[int, Range(2)]
     queries: int
     """Rows put to the vote in an iteration."""
     cross: int | None = None
@@ -130,9 +137,7 @@ def init_state(
     settings: Settings, voting: Voting, learned: State, context: Context, *, teacher_key: PRNGKeyArray
 ) -> PateState:
     """Fresh teachers and an empty memory beside these learners."""
-    labelled, teachers = combine_calls(
-        _init_teachers, settings, voting, alone=functools.partial(_init_teachers, settings, voting)
-    )(context, teacher_key)
+    labelled, teachers = eager(_init_teachers, settings, voting)(context, teacher_key)
     return PateState(learned, labelled, teachers)
 
 
@@ -153,13 +158,6 @@ def init_learners(
     settings: Settings, voting: Voting, hyperparameters: Hyperparameters, key: PRNGKeyArray, context: Context
 ) -> State:
     """A generator and a student, as `gan.init_state` makes them; the student sees rows as its teachers do."""
-    init = functools.partial(_init_learners, settings, voting)
-    return combine_calls(_init_learners, settings, voting, alone=init)(hyperparameters, key, context)
-
-
-def _init_learners(
-    settings: Settings, voting: Voting, hyperparameters: Hyperparameters, key: PRNGKeyArray, context: Context
-) -> State:
     start_key, student_key = jax.random.split(key)
     state = gan.init_state(settings, hyperparameters, start_key, context)
     student = _critic(settings, voting, _input_width(settings, context), settings.critic_widths, student_key)
@@ -206,7 +204,7 @@ def query_batch(
     settings: Settings, voting: Voting, learned: State, conditions: Conditions | None, *, key: PRNGKeyArray
 ) -> tuple[Float[Array, "queries features"], Float[Array, "pool features"]]:
     """The rows to vote on, and all those they were chosen from: the student is least sure of them."""
-    rows = sample_rows(settings, learned, max(LEAST_POOL, voting.pool * voting.queries), conditions, key=key)
+    rows = sample_rows(settings, learned, max(MIN_POOL, voting.pool * voting.queries), conditions, key=key)
     if voting.pool == 1:
         return rows[: voting.queries], rows
     among = rows[: voting.pool * voting.queries]

@@ -13,38 +13,34 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.encoding.features import Layout, layout_of
-from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
-from understudy.models.networks import GeneratorNetwork
+from understudy.models.neural import GeneratorNetwork
 from understudy.models.zeros import Masks, block_masks
-from understudy.privacy.charges import event_of
-from understudy.privacy.counts import noisy_counts
-from understudy.privacy.dpsgd import PublicSteps
-from understudy.privacy.events import DiscreteGaussian
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.rows import PrivateRows, PublicUnits
-from understudy.privacy.sampling import round_sampling_rate
+from understudy.privacy.accounting.events import DiscreteGaussian
+from understudy.privacy.accounting.ledger import Budget, Ledger, Plan, Query
+from understudy.privacy.gradients.charges import event_of
+from understudy.privacy.gradients.dpsgd import PublicSteps
+from understudy.privacy.gradients.poisson import round_sampling_rate
+from understudy.privacy.mechanisms.counts import noisy_counts
+from understudy.privacy.rows.rows import PrivateRows, PublicUnits
 from understudy.progress import Progress, prefix_progress, stretch_progress
 from understudy.schema import Domain, StructuralZeros
+from understudy.synthesizers.run import calibrate_query
 from understudy.training.critics import Conditions
 from understudy.training.gan import Hyperparameters, State, init_from_networks, train
 from understudy.training.generation import Context
 from understudy.training.loop import RunOptions
-from understudy.training.settings import ConditionSettings, FeatureSettings, GeneratorSettings, Settings
+from understudy.training.settings import FeatureSettings, GeneratorSettings, Settings
 
+MAX_WEIGHT = 10.0
+"""A row's loss is weighted for the rarity of its condition, at most by this, before its gradient is clipped."""
 PUBLIC_BATCH = 512
 """Public rows in a step of a warm start."""
-MOST_LEVELS = 8
+MAX_LEVELS = 8
 """A target of more categories is not crossed with other columns: each adds as many numbers to learn as there are."""
 
 
 # ------------------------------------------------------------------------------------------------------------ marginals
-
-
-def check_fractions(marginals_fraction: float, target_fraction: float) -> None:
-    """Refuse fractions of the budget that leave nothing for training."""
-    if marginals_fraction + target_fraction >= 1:
-        raise ConfigError("marginals_fraction and target_fraction together leave no budget for training. Lower them.")
 
 
 def target_block(domain: Domain) -> int | None:
@@ -55,7 +51,7 @@ def target_block(domain: Domain) -> int | None:
     """
     if domain.target is None or len(domain.names) < 2 or domain.target in domain.numeric:
         return None
-    if domain.target not in domain.estimated and domain.shape((domain.target,))[0] > MOST_LEVELS:
+    if domain.target not in domain.estimated and domain.shape((domain.target,))[0] > MAX_LEVELS:
         return None
     return domain.index(domain.target)
 
@@ -72,8 +68,7 @@ def plan_marginals(
         def event(noise: float) -> DiscreteGaussian:
             return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
 
-        stddev = budget.fraction(fraction).calibrate(lambda noise: [event(noise)])
-        return Query(name, what, event(stddev), columns=domain.names)
+        return calibrate_query(name, what, event, domain, budget.fraction(fraction))
 
     count = len(domain.names)
     queries = []
@@ -154,6 +149,14 @@ class Prepared:
         """What makes features of rows beforehand; None: codes are one-hot, and are encoded where they are needed."""
         return None if self.is_binned else self.layout
 
+    def conditions(self, num_rows: int) -> Conditions | None:
+        """On the columns whose categories stand in the row one by one; None: there are none."""
+        assert self.one_way is not None
+        wanted = [column is not None for column in self.layout.discrete]
+        if not any(wanted):
+            return None
+        return Conditions.from_marginal(self.layout.blocks, np.asarray(self.one_way), num_rows, MAX_WEIGHT, wanted)
+
     def model(
         self,
         method: GeneratorSettings,
@@ -182,36 +185,15 @@ def prepare(
     """
     marginals, crossed = measure_marginals(rows, plan, ledger)
     domain = rows.domain
-    layout = layout_fn(
-        layout_of(
-            method.features,
-            domain,
-            rows.scales,
-            marginals,
-            modes=method.modes,
-            num_modes=method.num_modes,
-            binary=method.binary,
-        )
-    )
-    block = None if crossed is None else target_block(domain)
-    is_binned = method.features == "binned"
-    zeros, masks = domain.zeros, block_masks(domain.zeros, domain.names, layout.discrete)
-    if marginals is None:
-        return Prepared(layout, is_binned, None, None, block, zeros, masks)
-    one_way = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
+    usual = layout_of(method.features, domain, rows.scales, marginals, num_modes=method.num_modes, binary=method.binary)
+    layout = layout_fn(usual)
+    one_way = None if marginals is None else jnp.asarray(layout.estimated_means(marginals), dtype=jnp.float32)
     marginal = one_way
-    if crossed is not None:
+    if one_way is not None and crossed is not None:
         marginal = jnp.concatenate([one_way[None], jnp.asarray(crossed, dtype=jnp.float32)])
-    return Prepared(layout, is_binned, one_way, marginal, block, zeros, masks)
-
-
-def prepare_conditions(method: ConditionSettings, prepared: Prepared, num_rows: int) -> Conditions | None:
-    """On the columns whose categories stand in the row one by one; None: there are none."""
-    assert prepared.one_way is not None
-    layout, wanted = prepared.layout, [column is not None for column in prepared.layout.discrete]
-    if not any(wanted):
-        return None
-    return Conditions.from_marginal(layout.blocks, np.asarray(prepared.one_way), num_rows, method.max_weight, wanted)
+    block = None if crossed is None else target_block(domain)
+    masks = block_masks(domain.zeros, domain.names, layout.discrete)
+    return Prepared(layout, method.features == "binned", one_way, marginal, block, domain.zeros, masks)
 
 
 # ---------------------------------------------------------------------------------------------------------- warm start

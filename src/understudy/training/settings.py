@@ -6,34 +6,44 @@ program; `Settings.of(method, ...)` reads it off the method by name.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from understudy.encoding.features import BINARY, FEATURES, MODES, Blocks
+from understudy.encoding.features import FEATURES, Blocks
 from understudy.errors import ConfigError
-from understudy.models.networks import GENERATORS
+from understudy.models.neural import GENERATORS
 from understudy.models.zeros import Masks
-from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
-from understudy.settings import Between, Count, Fraction, KeyOf, NotNegative, OneOf, Positive, Widths, check_settings
-from understudy.training.losses import LOSSES
+from understudy.privacy.gradients.clipping import MAX_CLIP, MIN_CLIP
+from understudy.synthesizers.settings import (
+    Count,
+    Fraction,
+    KeyOf,
+    NotNegative,
+    OneOf,
+    Positive,
+    Range,
+    Widths,
+    check_settings,
+)
+from understudy.training.critics import LOSSES
 
 if TYPE_CHECKING:
     from understudy.schema import Domain  # reads tables; training alone must not need to
 
-ClipNorm = Annotated[float, Between(LEAST_CLIP, MOST_CLIP)]
+ClipNorm = Annotated[float, Range(MIN_CLIP, MAX_CLIP)]
 
-MOST_NUMBERS = 2**30
+MAX_NUMBERS = 2**30
 """The most numbers, rows times columns, that features are made of: all of them are in memory, in 8 bytes each."""
 
 
 def check_numbers(domain: "Domain", advice: str) -> None:
     """Refuse a table whose numbers do not fit in memory, by its declared number of rows."""
     rows, columns = domain.declared_rows or 0, len(domain.names)
-    if rows * columns > MOST_NUMBERS:
+    if rows * columns > MAX_NUMBERS:
         raise ConfigError(
             f"This method needs the numbers of all rows in memory, and {rows:,} declared rows of {columns} columns are "
-            f"{rows * columns:,} numbers; the limit is {MOST_NUMBERS:,}. {advice}"
+            f"{rows * columns:,} numbers; the limit is {MAX_NUMBERS:,}. {advice}",
+            setting="features",
         )
 
 
@@ -44,11 +54,9 @@ class FeatureSettings:
     features: Annotated[str, OneOf(*FEATURES)] = "binned"
     """What the networks see of a number: binned (a category for each bin), typed (a bounded number, or bits) or
     modes."""
-    modes: Annotated[str, OneOf(*MODES)] = MODES[0]
-    """With features="modes": components fitted to noisy histograms, or a public_grid of them."""
     num_modes: Count = 10
     """The largest number of components of a number."""
-    binary: Annotated[str, OneOf(*BINARY)] = "one_hot"
+    binary: ClassVar[str] = "one_hot"
     """With features="typed" or "modes": what the networks see of a column of two categories, one_hot or one bit."""
 
     def check_features(self, domain: "Domain") -> None:
@@ -56,7 +64,8 @@ class FeatureSettings:
         if self.features == "binned" and self.binary != "one_hot":
             raise ConfigError(
                 f"binary={self.binary} cannot be combined with features=binned, whose columns are all one-hot. Use "
-                "features=typed."
+                "features=typed.",
+                setting="binary",
             )
         if self.features != "binned":
             check_numbers(domain, 'Use features="binned", which trains on codes.')
@@ -71,8 +80,7 @@ class GeneratorSettings:
     latent: Count = 64
     """The dimension of the normal vector that a row is generated from."""
     generator_widths: Widths = (256, 256)
-    gumbel_temperature: Positive = 0.5
-    """Temperature of the Gumbel-softmax that makes categories."""
+    """The widths of the hidden layers of the generator."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,12 +96,8 @@ class CriticSettings:
     """Small on purpose: noise grows with the number of weights."""
     critic_steps: Count = 1
     """Critic steps for each generator step."""
-    critic_dropout: Fraction = 0.0
-    """The probability that a hidden value of the critic is dropped, for each row by itself; 0: none is."""
     weight_clip: float = 0.0
     """Critic weights are clipped to this; 0: not at all."""
-    spectral: bool = False
-    """Whether weight matrices of the critic are divided by their largest singular value where it exceeds one."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,30 +111,15 @@ class AdamSettings:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OptimizerSettings(AdamSettings):
-    """How the networks step, and by which rule."""
-
-    optimizer: Annotated[str, OneOf("adam", "sgd", "rmsprop", "momentum")] = "adam"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class LearningSettings:
     """How far the two networks step, and how long on public rows."""
 
     critic_learning_rate: Positive = 5e-3
+    """The learning rate of the critic's private steps."""
     generator_learning_rate: Positive = 4e-3
+    """The learning rate of the generator's steps, which have no privacy cost."""
     warm_steps: Count = 500
     """With a public table: steps on its rows, without noise, before the first private one."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SamplingSettings:
-    """The batches of private steps."""
-
-    sampling_rate: float = 1 / 32
-    """The probability that a unit enters a step. Public, and independent of the number of rows."""
-    chunk_size: Count | None = None
-    """Units processed at once: fewer need less memory. None: nearly every batch at once. Does not affect privacy."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -144,14 +133,6 @@ class ClipSettings:
     equal (the same noise on every weight)."""
     adaptive_clip: Annotated[str, OneOf("none", "public", "quantile", "noisy_norm")] = "none"
     """Where bounds come from: none (fixed), public (or generated) rows, quantile (noisy counts), noisy_norm."""
-    regroup_every: Count = 200
-    """Critic steps after which groups, and clip norms from public (or generated) rows, are determined again."""
-    clip_rows: Count = 256
-    """Public (or generated) rows that they are determined from."""
-    clip_quantile: Annotated[float, Between(0, 1, open_low=True, open_high=True)] = 0.5
-    """With adaptive_clip="quantile": the proportion of units whose gradient should be within the clip norm."""
-    clip_learning_rate: Positive = 0.2
-    """With adaptive_clip="quantile": how fast the clip norm follows the noisy counts."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -173,24 +154,16 @@ class TargetSettings:
     target is not numeric and has at most 8 declared categories."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ConditionSettings:
-    """Settings of conditional generators."""
-
-    max_weight: Annotated[float, Between(1, math.inf)] = 10.0
-    """A row's loss is weighted for the rarity of its condition, at most by this, before its gradient is clipped."""
-    condition_weight: NotNegative = 1.0
-    """The weight of the generator's loss for not meeting its condition."""
-
-
 NUM_STEPS = 1000
 """Where neither a number of steps nor a noise multiplier is set."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StepSettings(SamplingSettings):
-    """How many private steps a training makes: a number, or as many as the budget covers."""
+class StepSettings:
+    """The batches of private steps, and how many a training makes: a number, or as many as the budget covers."""
 
+    sampling_rate: float = 1 / 32
+    """The probability that a unit enters a step. Public, and independent of the number of rows."""
     steps: Count | None = None
     """Steps; each costs budget. Left out: 1000, or as many as the budget covers with `noise_multiplier`."""
     noise_multiplier: Positive | None = None
@@ -203,7 +176,8 @@ class StepSettings(SamplingSettings):
         if self.noise_multiplier is not None:
             raise ConfigError(
                 "With noise_multiplier the number of steps follows from the budget, so the number of checkpoints is "
-                "not known in advance. Set steps instead; the plan of the method alone says how many fit."
+                "not known in advance. Set steps instead; the plan of the method alone says how many fit.",
+                setting="noise_multiplier",
             )
         return NUM_STEPS if self.steps is None else self.steps
 
@@ -212,7 +186,8 @@ class StepSettings(SamplingSettings):
         if self.steps is not None and self.noise_multiplier is not None:
             raise ConfigError(
                 f"Give steps or noise_multiplier, not both: found steps={self.steps} and noise_multiplier="
-                f"{self.noise_multiplier:g}. Each follows from the other and the budget."
+                f"{self.noise_multiplier:g}. Each follows from the other and the budget.",
+                setting="noise_multiplier",
             )
 
 
@@ -228,7 +203,7 @@ class CriticStepSettings(StepSettings):
 class GANSettings(
     MarginalSettings,
     LearningSettings,
-    OptimizerSettings,
+    AdamSettings,
     GeneratorSettings,
     FeatureSettings,
     CriticSettings,
@@ -236,21 +211,38 @@ class GANSettings(
 ):
     """Of methods with a critic trained by DP-SGD. Settings are listed from the last base to the first."""
 
+    def num_checkpoints(self, every: int) -> int:
+        """The number of checkpoints if one is kept every `every` generator steps."""
+        return self.num_steps // self.critic_steps // every
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, ClipSettings):
-    """What is compiled into the program. All of it is public."""
+class Settings(GeneratorSettings, CriticSettings, AdamSettings, ClipSettings):
+    """What is compiled into the program. All of it is public.
+
+    What is not a setting of any method is constant, except in experiments, whose methods may have more settings.
+    """
 
     blocks: Blocks
     batch_size: int
     """The public batch size, sampling rate times the public number of units: the denominator, and a batch of fakes."""
     chunk_size: int | None = None
     """Units handled at once; None: nearly every batch at once."""
+    gumbel_temperature: Positive = 0.5
+    """Temperature of the Gumbel-softmax that makes categories."""
+    critic_dropout: Fraction = 0.0
+    """The probability that a hidden value of the critic is dropped, for each row by itself; 0: none is."""
+    optimizer: Annotated[str, OneOf("adam", "sgd", "rmsprop", "momentum")] = "adam"
+    regroup_every: Count = 200
+    """Critic steps after which groups, and clip norms from public (or generated) rows, are determined again."""
+    clip_rows: Count = 256
+    """Public (or generated) rows that they are determined from."""
     generator_batch: int = 512
     marginal_weight: float = 0.0
     target_block: int | None = None
     """The block of the target, if the generator is regularised towards marginals with it too."""
     condition_weight: float = 1.0
+    """The weight of the generator's loss for not meeting its condition."""
     masks: Masks = ()
     """The codes of one-hot blocks that structural zeros leave possible, given earlier blocks."""
 
@@ -266,12 +258,14 @@ class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, ClipSetting
         if self.arch == "residual" and len(set(self.generator_widths)) != 1:
             raise ConfigError(
                 f"The layers of a residual generator have one width, found {list(self.generator_widths)}. Write "
-                "generator_widths=[128, 128], or use arch=plain."
+                "generator_widths=[128, 128], or use arch=plain.",
+                setting="generator_widths",
             )
         if self.fake_term != "separate" and LOSSES[self.loss].couples_fakes:
             raise ConfigError(
                 f"fake_term={self.fake_term} cannot be combined with loss={self.loss}, in which generated rows "
-                "depend on each other."
+                "depend on each other.",
+                setting="fake_term",
             )
 
     @property

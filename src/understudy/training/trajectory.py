@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from understudy.encoding.features import Blocks, Layout, num_features
 from understudy.models import Model
 from understudy.training.critics import encoder
-from understudy.training.networks import CriticNetwork
+from understudy.training.neural import CriticNetwork
 
 
 @dataclasses.dataclass(frozen=True)

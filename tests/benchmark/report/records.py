@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+from understudy.benchmark.report.statistics import Summary
+
 METRICS = {
     "f1": ("F1", True),
     "auc": ("ROC AUC", True),
@@ -82,3 +84,7 @@ def make_suite(
                     spent = seconds(table, method)
                     records.append(make_record(table, method, epsilon, seed, inner=inner, seconds=spent, scores=found))
     return records
+
+
+def summarise(values: Iterable[float], *, num_failed: int = 0, num_undefined: int = 0) -> Summary:
+    return Summary(tuple(values), num_failed, num_undefined)

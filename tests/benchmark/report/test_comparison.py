@@ -3,7 +3,7 @@
 import pytest
 
 from tests.benchmark.report.records import METRICS, make_record
-from understudy.benchmark.report import compare_results, render_comparison
+from understudy.benchmark.report.comparison import compare_results, render_comparison
 
 
 def test_differences_are_paired_by_seed() -> None:
@@ -20,15 +20,15 @@ def test_lower_can_be_better_and_noise_is_no_change() -> None:
     first = [make_record(seed=s, pmse_ratio=v, f1=w) for s, (v, w) in enumerate(((5.0, 0.5), (5.1, 0.6)))]
     second = [make_record(seed=s, pmse_ratio=v, f1=w) for s, (v, w) in enumerate(((9.0, 0.6), (9.2, 0.5)))]
     comparison = compare_results(first, second, METRICS)
-    assert [found.metric for found in comparison.worse] == ["pmse_ratio"]
-    assert comparison.better == []
+    assert [found.metric for found in comparison.clear(better=False)] == ["pmse_ratio"]
+    assert comparison.clear(better=True) == []
 
 
 def test_failures_and_unmatched_cells_are_listed() -> None:
     first = [make_record(seed=0, f1=0.5), make_record(seed=1, failure="time"), make_record(method="aim", f1=0.6)]
     second = [make_record(seed=0, failure="memory"), make_record(seed=1, f1=0.5), make_record(method="gem", f1=0.7)]
     comparison = compare_results(first, second, METRICS)
-    assert comparison.num_matched == 0
+    assert comparison.matched == 0
     assert [result.seed for result in comparison.new_failures] == [0]
     assert [result.seed for result in comparison.recoveries] == [1]
     assert [result.method for result in comparison.only_first] == ["aim"]

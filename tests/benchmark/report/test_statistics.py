@@ -6,27 +6,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.benchmark.report.records import make_record
-from understudy.benchmark.report.ranks import (
-    Ranking,
-    block_ranks,
-    critical_difference,
-    friedman_test,
-    rank_methods,
-)
+from tests.benchmark.report.records import make_record, summarise
 from understudy.benchmark.report.records import read_records
 from understudy.benchmark.report.statistics import (
     Block,
     Summary,
     beats,
+    block_ranks,
     count_seeds,
     count_wins,
+    critical_difference,
     difference,
     find_winners,
+    friedman_test,
     group_results,
-    group_seconds,
     pareto_front,
-    summarise,
+    rank_methods,
 )
 from understudy.errors import ConfigError
 
@@ -160,22 +155,11 @@ def test_the_example_of_demsar() -> None:
     assert critical_difference(4, 14, alpha=0.10) == pytest.approx(1.12, abs=0.005)
 
 
-def test_groups_join_only_what_is_closer_than_the_critical_difference() -> None:
-    ranking = Ranking({"a": 1.0, "b": 1.8, "c": 2.4, "d": 4.0}, 9, 1.0, 0.01, 1.0)
-    assert ranking.groups == [("a", "b"), ("b", "c")]
-
-
 def test_the_front_keeps_what_nothing_beats_in_both() -> None:
     points = {"fast": (1.0, 0.2), "slow": (9.0, 0.9), "worse": (9.5, 0.9), "middle": (5.0, 0.5), "bad": (6.0, 0.4)}
     assert pareto_front(points, higher_is_better=True) == ["fast", "middle", "slow"]
     assert pareto_front(points, higher_is_better=False) == ["fast"]
     assert pareto_front({"a": (1.0, 0.5), "b": (1.0, 0.5)}, higher_is_better=True) == ["a", "b"]
-
-
-def test_seconds_are_of_fit_and_sample_and_failures_have_none() -> None:
-    results = read_records([make_record(seconds=3.0, f1=0.1), make_record(seed=1, failure="memory")])
-    found = group_seconds(results)["car", 1.0]["mst"]
-    assert (found.mean, found.num_failed) == (3.0, 1)
 
 
 def test_the_number_of_seeds_is_a_range_where_it_varies() -> None:

@@ -19,19 +19,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from understudy.benchmark.cells import Cell
-from understudy.benchmark.engines.protocol import Finished, Places, Task
-from understudy.benchmark.execution import complete, failure
+from understudy.benchmark.engines import Finished, Task
+from understudy.benchmark.execution import Places, complete, failure
 from understudy.benchmark.results import FAILED, Record
 from understudy.benchmark.suite import Limits
 from understudy.errors import ConfigError
 
 POLL = 0.2
 """Seconds between checks of time and memory."""
-MOST_DEATHS = 1
+MAX_DEATHS = 1
 """A cell whose worker died is run again this often: something else may have killed the worker."""
 FAILED_STARTS = 3
 """After so many workers in a row that ended before they were ready, the run ends."""
-MOST_MEMBERS = 96
+MAX_MEMBERS = 96
 """The most cells that are trained as one program; larger groups are split."""
 SINGLE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -57,7 +57,7 @@ class LocalEngine:
 
     def run(self, cells: Sequence[Cell], limits: Limits, places: Places) -> Iterator[Finished]:
         together, alone = group_programs(cells) if self.trainers else ([], list(cells))
-        pool = _Pool(
+        pool = Pool(
             limits,
             places,
             name=self.name,
@@ -100,7 +100,7 @@ def group_programs(cells: Sequence[Cell]) -> tuple[list[list[Cell]], list[Cell]]
         else:
             alone.append(cell)
     chunks = [
-        group[first : first + MOST_MEMBERS] for group in groups.values() for first in range(0, len(group), MOST_MEMBERS)
+        group[first : first + MAX_MEMBERS] for group in groups.values() for first in range(0, len(group), MAX_MEMBERS)
     ]
     return sorted((chunk for chunk in chunks if len(chunk) > 1), key=len, reverse=True), [
         *alone,
@@ -121,7 +121,7 @@ def trains_networks(expression: str) -> bool:
     return False
 
 
-class _Pool:
+class Pool:
     """The processes of one run and the tasks waiting for them."""
 
     def __init__(self, limits: Limits, places: Places, *, name: str, num_workers: int, num_trainers: int) -> None:
@@ -215,7 +215,7 @@ class _Pool:
         if task.stage == "fit":
             self.queue.extend(Task("cell", (cell,)) for cell in waiting)
             return
-        if reason == "died" and task.deaths < MOST_DEATHS:
+        if reason == "died" and task.deaths < MAX_DEATHS:
             self.queue.append(dataclasses.replace(task, deaths=task.deaths + 1))
             return
         for cell in waiting:
@@ -235,14 +235,15 @@ class _Process:
         self.number, self.is_trainer = number, is_trainer
         self.task: Task | None = None
         self.waiting: dict[str, Cell] = {}
-        self.deadline, self.peak, self._tasks, self._rest = 0.0, 0.0, 0, b""
+        self.deadline, self.peak, self._rest = 0.0, 0.0, b""
         self.is_ready = False
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill
         command = [sys.executable, "-m", "understudy.benchmark.worker", "--folder", str(places.folder)]
         command += ["--environments", str(places.environments)]
         environment = {**PROGRAMS, "JAX_COMPILATION_CACHE_DIR": str(places.folder / "programs"), **os.environ}
         if not is_trainer:
-            command += ["--cores", str(_core(number))]
+            cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+            command += ["--cores", str(cores[number % len(cores)])]
             environment |= SINGLE_THREAD
         self._popen = subprocess.Popen(
             command,
@@ -258,7 +259,6 @@ class _Process:
 
     def give(self, task: Task, engine: str, limits: Limits) -> None:
         self.task, self.waiting = task, {cell.key: cell for cell in task.cells}
-        self._tasks += 1
         self.peak = 0.0
         # A population takes longer than one of its members, but far less than all of them in turn.
         self.deadline = time.monotonic() + 60 * limits.minutes * max(1.0, len(task.cells) / 4)
@@ -266,7 +266,6 @@ class _Process:
             "stage": task.stage,
             "cells": [cell.to_json() for cell in task.cells],
             "engine": engine,
-            "number": self._tasks,
         }
         assert self._popen.stdin is not None
         try:
@@ -290,8 +289,7 @@ class _Process:
             return None
 
     def memory(self) -> float:
-        """Resident bytes of the process and its children; 0 if the system does not report them."""
-        return sum(map(_resident, _family(self._popen.pid)))
+        return resident_bytes(self._popen.pid)
 
     def last_words(self) -> str:
         """The last line that the process wrote to its log, or the signal that ended it."""
@@ -312,27 +310,17 @@ class _Process:
         self._popen.wait()
         for stream in (self._popen.stdin, self.output, self._log):
             with contextlib.suppress(OSError):
-                stream.close()  # type: ignore[union-attr]
+                stream.close()  # type: ignore[union-attr]  # they are pipes
 
 
-def _core(number: int) -> int:
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
-    return cores[number % len(cores)]
-
-
-def _family(pid: int) -> list[int]:
-    """A process and all its descendants."""
-    found, todo = [], [pid]
+def resident_bytes(pid: int) -> float:
+    """The resident memory of a process and all its descendants; 0 if the system does not report it."""
+    total, todo = 0.0, [pid]
     while todo:
-        found.append(now := todo.pop())
-        for children in Path(f"/proc/{now}/task").glob("*/children"):  # any thread may have started one
-            with contextlib.suppress(OSError, ValueError):
-                todo += map(int, children.read_text().split())
-    return found
-
-
-def _resident(pid: int) -> float:
-    try:
-        return float(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
-        return 0.0
+        folder = Path(f"/proc/{todo.pop()}")
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            total += float((folder / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            for children in (folder / "task").glob("*/children"):  # any thread may have started one
+                with contextlib.suppress(OSError):
+                    todo += map(int, children.read_text().split())
+    return total

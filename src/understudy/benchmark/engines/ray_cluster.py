@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
+from typing import Any
 
 from understudy._version import __version__
 from understudy.benchmark.engines.local import default_workers
@@ -38,8 +39,6 @@ class Cluster:
     """A connected cluster."""
 
     ray: ModuleType
-    most: int
-    """The most cells that are handed out at a time."""
     patience: float
     """Seconds to wait for a node with room for a cell."""
     folder: str = ""
@@ -76,93 +75,59 @@ class Cluster:
 @contextlib.contextmanager
 def connect(address: str | None, workers: int | None, limits: Limits) -> Iterator[Cluster]:
     """A cluster for one run: the one at the address, the one this process already uses, or a new one here."""
-    ray = _import_ray()
-    with _quiet_logger():
-        if ray.is_initialized():
-            if address is not None:
-                raise ConfigError(
-                    "This process is already connected to a Ray cluster. Leave the address out to use that one, or "
-                    "call ray.shutdown() first."
-                )
-            yield _existing(ray, workers)
-        elif address is not None:
-            check_address(address)
-            with _keep_signals():
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-            try:
-                cluster = _existing(ray, workers)
-                check_versions(cluster.each_node(_version_probe(), seconds=ANSWER_SECONDS))
-                yield cluster
-            finally:
-                ray.shutdown()
-        else:
-            with _start(ray, workers or default_workers(limits)) as cluster:
-                yield cluster
-
-
-def _existing(ray: ModuleType, workers: int | None) -> Cluster:
-    """Hands out at most `workers` cells, if given; otherwise two per core, so that no core is idle."""
-    cores = int(ray.cluster_resources().get("CPU", 1))
-    return Cluster(ray, workers or 2 * max(1, cores), NODE_PATIENCE)
-
-
-@contextlib.contextmanager
-def _start(ray: ModuleType, workers: int) -> Iterator[Cluster]:
-    """A cluster on this machine, which ends with the run and leaves no files."""
-    with tempfile.TemporaryDirectory(prefix="us-ray-", ignore_cleanup_errors=True) as folder:
-        try:
-            with _keep_signals():
-                ray.init(
-                    address="local",
-                    num_cpus=workers,
-                    num_gpus=0,
-                    include_dashboard=False,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                    object_store_memory=OBJECT_STORE,
-                    _temp_dir=folder,
-                )
-            yield Cluster(ray, 2 * workers, 0.0, folder)
-        finally:
-            ray.shutdown()
-
-
-def _import_ray() -> ModuleType:
     for name, value in QUIET.items():  # Ray reads them when it is imported
         os.environ.setdefault(name, value)
-    return importlib.import_module("ray")
+    ray = importlib.import_module("ray")
+    if ray.is_initialized():
+        if address is not None:
+            raise ConfigError(
+                "This process is already connected to a Ray cluster. Leave the address out to use that one, or "
+                "call ray.shutdown() first."
+            )
+        yield Cluster(ray, NODE_PATIENCE)
+    elif address is not None:
+        check_address(address)
+        with _connection(ray, address=address):
+            cluster = Cluster(ray, NODE_PATIENCE)
+            check_versions(cluster.each_node(_version_probe(), seconds=ANSWER_SECONDS))
+            yield cluster
+    else:
+        started: dict[str, Any] = {
+            "address": "local",
+            "num_cpus": workers or default_workers(limits),
+            "num_gpus": 0,
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE,
+        }
+        with (
+            tempfile.TemporaryDirectory(prefix="us-ray-", ignore_cleanup_errors=True) as folder,
+            _connection(ray, **started, _temp_dir=folder),
+        ):
+            yield Cluster(ray, 0.0, folder)
 
 
 @contextlib.contextmanager
-def _quiet_logger() -> Iterator[None]:
+def _connection(ray: ModuleType, **options: Any) -> Iterator[None]:
+    """A quiet connection. Restores the handler of SIGTERM and the level of the logger, which Ray replaces."""
     logger = logging.getLogger("ray")
-    before = logger.level
+    level, handler = logger.level, signal.getsignal(signal.SIGTERM)
     logger.setLevel(logging.ERROR)
     try:
+        try:
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+        finally:
+            if threading.current_thread() is threading.main_thread() and handler is not None:
+                signal.signal(signal.SIGTERM, handler)
         yield
     finally:
-        logger.setLevel(before)
-
-
-@contextlib.contextmanager
-def _keep_signals() -> Iterator[None]:
-    """Restores the handler of SIGTERM, which Ray replaces."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread() and before is not None:
-            signal.signal(signal.SIGTERM, before)
+        ray.shutdown()
+        logger.setLevel(level)
 
 
 def check_address(address: str) -> None:
     """Raises unless a cluster with matching versions answers there within 20 seconds.
 
     Another process tries first, because Ray ends a process that fails to connect.
-
-    >>> check_address("cluster")
-    Traceback (most recent call last):
-    understudy.errors.ConfigError: The address of a Ray cluster is HOST:PORT, found 'cluster'.
     """
     silent = f"No Ray cluster answers at {address}. Start one with 'ray start --head', or leave the address out."
     if address != "auto":
@@ -185,11 +150,7 @@ def check_address(address: str) -> None:
 
 
 def last_error(text: str) -> str:
-    """The message of the last exception in the output of a process, as one line.
-
-    >>> last_error("Traceback ...\\n  File x\\nRuntimeError: Version mismatch:\\n    Python: 3.12")
-    'Version mismatch: Python: 3.12'
-    """
+    """The message of the last exception in the output of a process, as one line."""
     lines = [line for line in text.splitlines() if line.strip()]
     starts = [at for at, line in enumerate(lines) if re.match(r"[\w.]*(Error|Exception|Exit)\b", line)]
     message = " ".join(" ".join(lines[starts[-1] :] if starts else lines[-1:]).split())
@@ -213,12 +174,7 @@ def _version_probe() -> Callable[[], str]:
 
 
 def check_versions(answers: Sequence[str]) -> None:
-    """Raises if a node has another version of Understudy or of Python; results would not be comparable.
-
-    >>> check_versions(['{"host": "n1", "python": "3.11.2", "understudy": null}'])
-    Traceback (most recent call last):
-    understudy.errors.ConfigError: Node n1 of the Ray cluster has no Understudy. Install it on every node.
-    """
+    """Raises if a node has another version of Understudy or of Python; results would not be comparable."""
     here = {"understudy": __version__, "python": ".".join(map(str, sys.version_info[:2]))}
     for answer in map(json.loads, answers):
         node = f"Node {answer['host']} of the Ray cluster has"

@@ -1,15 +1,12 @@
 """Two sets of results side by side: differences of matched cells, new failures, cells of one set only."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from understudy.benchmark.report.document import TextTable, markdown_table
 from understudy.benchmark.report.records import Metrics, Record, Result, read_records
 from understudy.benchmark.report.statistics import Summary, is_separated
 from understudy.report.text import count_of, number
-
-Cell = tuple[str, str, float | None, int]
-"""Table, method, epsilon, seed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Difference:
 class Comparison:
     """What changed from the first set of results to the second."""
 
-    num_matched: int
+    matched: int
     """Cells that are done in both."""
     differences: tuple[Difference, ...]
     new_failures: tuple[Result, ...]
@@ -56,29 +53,18 @@ class Comparison:
     only_first: tuple[Result, ...]
     only_second: tuple[Result, ...]
 
-    @property
-    def better(self) -> list[Difference]:
-        """Differences of more than two standard errors, for the better."""
-        return [found for found in self.differences if found.is_clear and found.is_better]
-
-    @property
-    def worse(self) -> list[Difference]:
-        """Differences of more than two standard errors, for the worse."""
-        return [found for found in self.differences if found.is_clear and not found.is_better]
+    def clear(self, *, better: bool) -> list[Difference]:
+        """Differences of more than two standard errors, for the better or the worse."""
+        return [found for found in self.differences if found.is_clear and found.is_better == better]
 
 
 def compare_results(first: Iterable[Record], second: Iterable[Record], metrics: Metrics) -> Comparison:
-    """Match the cells of two sets by table, method, epsilon and seed.
-
-    >>> old = {"table": "car", "method": "mst", "epsilon": 1, "seed": 0, "status": "done", "metrics": {"f1": 0.5}}
-    >>> new = {**old, "metrics": {"f1": 0.75}}
-    >>> [found.mean for found in compare_results([old], [new], {"f1": ("F1", True)}).differences]
-    [0.25]
-    """
-    before = {_cell(result): result for result in read_records(first)}
-    after = {_cell(result): result for result in read_records(second)}
-    shared = [cell for cell in before if cell in after]
-    pairs = [(before[cell], after[cell]) for cell in shared]
+    """Match the cells of two sets by table, method, epsilon and seed."""
+    before, after = (
+        {(result.table, result.method, result.epsilon, result.seed): result for result in read_records(records)}
+        for records in (first, second)
+    )
+    pairs = [(old, after[cell]) for cell, old in before.items() if cell in after]
     matched = [(old, new) for old, new in pairs if not old.is_failed and not new.is_failed]
     return Comparison(
         len(matched),
@@ -89,10 +75,6 @@ def compare_results(first: Iterable[Record], second: Iterable[Record], metrics: 
         tuple(result for cell, result in before.items() if cell not in after),
         tuple(result for cell, result in after.items() if cell not in before),
     )
-
-
-def _cell(result: Result) -> Cell:
-    return result.table, result.method, result.epsilon, result.seed
 
 
 def _differences(matched: Sequence[tuple[Result, Result]], metrics: Metrics) -> list[Difference]:
@@ -113,33 +95,30 @@ def _differences(matched: Sequence[tuple[Result, Result]], metrics: Metrics) -> 
 
 
 def render_comparison(comparison: Comparison, metrics: Metrics) -> str:
-    """The comparison as Markdown, which also reads well on a terminal.
-
-    >>> print(render_comparison(compare_results([], [], {}), {}))
-    No cell is done in both sets.
-    """
+    """The comparison as Markdown, which also reads well on a terminal."""
     parts = [_headline(comparison)]
-    for title, found in (("Better", comparison.better), ("Worse", comparison.worse)):
-        if found:
+    for title, better in (("Better", True), ("Worse", False)):
+        if found := comparison.clear(better=better):
             parts.append(markdown_table(_difference_table(f"{title} by more than two standard errors", found, metrics)))
     for title, results in (("New failures", comparison.new_failures), ("Recoveries", comparison.recoveries)):
         if results:
             parts.append(markdown_table(_cell_table(title, results)))
     for which, results in (("first", comparison.only_first), ("second", comparison.only_second)):
         if results:
-            parts.append(f"Only in the {which} set: {count_of(len(results), 'cell')} of {_methods(results)}.")
+            methods = ", ".join(dict.fromkeys(result.method for result in results))
+            parts.append(f"Only in the {which} set: {count_of(len(results), 'cell')} of {methods}.")
     return "\n\n".join(parts)
 
 
 def _headline(comparison: Comparison) -> str:
-    if not comparison.num_matched:
+    if not comparison.matched:
         return "No cell is done in both sets."
     single = sum(found.paired.stderr is None for found in comparison.differences)
     doubt = f" {count_of(single, 'difference')} with a single seed cannot be separated from noise." if single else ""
     return (
-        f"{count_of(comparison.num_matched, 'cell')} done in both sets, "
-        f"{count_of(len(comparison.differences), 'mean')} compared: {len(comparison.better)} better and "
-        f"{len(comparison.worse)} worse by more than two standard errors. "
+        f"{count_of(comparison.matched, 'cell')} done in both sets, "
+        f"{count_of(len(comparison.differences), 'mean')} compared: {len(comparison.clear(better=True))} better and "
+        f"{len(comparison.clear(better=False))} worse by more than two standard errors. "
         f"{count_of(len(comparison.new_failures), 'new failure')}, {len(comparison.recoveries)} recovered, "
         f"{comparison.both_failed} failed in both.{doubt}"
     )
@@ -169,8 +148,3 @@ def _cell_table(title: str, results: Sequence[Result]) -> TextTable:
         reason, message = each.failure or ("", "")
         rows.append((each.table, each.method, number(each.epsilon), str(each.seed), reason, message))
     return TextTable(title, ("table", "method", "epsilon", "seed", "reason", "message"), tuple(rows), num_labels=2)
-
-
-def _methods(results: Sequence[Result]) -> str:
-    counts: Mapping[str, None] = dict.fromkeys(result.method for result in results)
-    return ", ".join(counts)

@@ -1,51 +1,36 @@
-"""Blocks of a report, which HTML and Markdown render alike: paragraphs, lists, tables, drawings."""
+"""The blocks of a report, and the report as one HTML page that opens offline or as Markdown with pictures."""
 
 import dataclasses
+import importlib.resources
+import re
+from collections.abc import Sequence
 
+from understudy.benchmark.report.records import ReportInfo
+from understudy.certificate.markdown import escape_markdown
 from understudy.report import svg
 from understudy.report.markup import esc
+from understudy.report.page import document
 
-PAPER, MARGIN = "#fdfdfb", 14
-"""Background and margin of drawings in files of their own."""
-STANDALONE = (
-    "text{font:11px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#5c5c57}text.axis{fill:#2a2a28}"
-    "text.title{font-size:13px;font-weight:600;fill:#2a2a28}text.dark{fill:#22221f}text.light{fill:#fff}"
-    "text.sure{font-weight:700}.hit{fill:transparent}.hollow{fill:#fdfdfb}"
-)
-"""Styles of drawings in files of their own, where the style sheet of the page is absent."""
+BANNER = "Seeded runs on public data. Nothing on this page is private."
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Drawing:
-    """One SVG drawing with its alternative text and the table of its data."""
+    """One picture as SVG, with its alternative text and the table of its data."""
 
     name: str
     """Of its file, without the extension."""
-    title: str
     label: str
     """What a screen reader says."""
-    body: str
-    """SVG elements."""
-    width: float
-    height: float
+    svg: str
+    """The picture, as it stands in a file of its own."""
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def to_html(self) -> str:
         """A figure of a page, with its data folded away below it."""
-        drawn = svg.panel(self.body, self.label, width=self.width, height=self.height)
-        return svg.figure([drawn], self.head, self.rows, title=f'<span class="name">{esc(self.title)}</span>')
-
-    def to_svg(self) -> str:
-        """A file of its own, on a light background."""
-        width, height = self.width + 2 * MARGIN, self.height + 2 * MARGIN + 22
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-            f'height="{height:g}" role="img" aria-label="{esc(self.label)}"><title>{esc(self.title)}</title>'
-            f'<style>{STANDALONE}</style><rect width="{width:g}" height="{height:g}" fill="{PAPER}"/>'
-            f'<text x="{MARGIN}" y="{MARGIN + 10}" class="title">{esc(self.title)}</text>'
-            f'<g transform="translate({MARGIN} {MARGIN + 22})">{self.body}</g></svg>\n'
-        )
+        inline = re.sub(r' xmlns(:xlink)?="[^"]*"', "", self.svg)
+        return svg.figure([f'<div class="panel">{inline}</div>'], self.head, self.rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,15 +58,7 @@ class Facts:
 
 @dataclasses.dataclass(frozen=True)
 class TextTable:
-    """A table of text; the first `num_labels` columns are names, the others numbers.
-
-    >>> print(markdown_table(TextTable("Scores", ("method", "F1"), (("mst", "0.5"),))))
-    **Scores**
-    <BLANKLINE>
-    | method | F1 |
-    | --- | ---: |
-    | mst | 0.5 |
-    """
+    """A table of text; the first `num_labels` columns are names, the others numbers."""
 
     caption: str
     head: tuple[str, ...]
@@ -126,15 +103,135 @@ class Section:
     parts: tuple[Part, ...]
 
 
-def markdown_table(table: TextTable) -> str:
-    """A table as GitHub and MyST read it.
+# ----------------------------------------------------------------------------------------------------------------- HTML
 
-    >>> markdown_table(TextTable("", ("a", "b"), (("x|y", "1"),))).splitlines()[-1]
-    '| x\\\\|y | 1 |'
-    """
+
+def render_html(sections: Sequence[Section], info: ReportInfo) -> str:
+    """A page."""
+    css = importlib.resources.files("understudy.benchmark.report").joinpath("page.css").read_text(encoding="utf-8")
+    drawn = [(section.key, esc(section.title), "".join(map(_render_part, section.parts))) for section in sections]
+    return document(info.title, _head(info), drawn, "", warning=BANNER, css=css)
+
+
+def _head(info: ReportInfo) -> str:
+    about = f'<p class="about">{render_inline(info.description)}</p>' if info.description else ""
+    command = f'<p class="about"><code>{esc(info.command)}</code></p>' if info.command else ""
+    return f"<header><h1>{esc(info.title)}</h1>{about}{command}</header>"
+
+
+def render_inline(text: str) -> str:
+    """Text as HTML, with code between back quotes and strong text between two asterisks."""
+    strong = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", esc(text))
+    return re.sub(r"`(.+?)`", r"<code>\1</code>", strong)
+
+
+def _render_part(part: Part) -> str:
+    match part:
+        case Text(text, kind):
+            return f"<p{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{render_inline(text)}</p>"
+        case Heading(text):
+            return f"<h3>{esc(text)}</h3>"
+        case Bullets(items):
+            return f"<ul>{''.join(f'<li>{render_inline(item)}</li>' for item in items)}</ul>"
+        case Facts(items):
+            return _facts(items)
+        case TextTable():
+            return _table(part)
+        case Drawings(drawings, note, columns):
+            kind = "drawings one" if columns == 1 else "drawings"
+            remark = f'<p class="note">{render_inline(note)}</p>' if note else ""
+            return f'<div class="{kind}">{"".join(drawing.to_html() for drawing in drawings)}</div>{remark}'
+
+
+def _facts(items: Sequence[tuple[str, str]]) -> str:
+    each = "".join(
+        f"<div{' class=long' if len(value) > 12 else ''}><dt>{esc(name)}</dt><dd>{esc(value)}</dd></div>"
+        for name, value in items
+    )
+    return f'<dl class="numbers">{each}</dl>'
+
+
+def _table(table: TextTable) -> str:
+    head = "".join(f"<th scope=col{_kind(table, -1, i)}>{esc(name)}</th>" for i, name in enumerate(table.head))
+    rows = "".join(
+        f"<tr>{''.join(_cell(table, line, column, text) for column, text in enumerate(cells))}</tr>"
+        for line, cells in enumerate(table.rows)
+    )
+    name = f"grid{' wordy' if table.is_wordy else ''}"
+    caption = f"<caption>{esc(table.caption)}</caption>" if table.caption else ""
+    made = (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{esc(table.caption or "Table")}">'
+        f'<table class="{name}">{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+    made += f'<p class="note">{render_inline(table.note)}</p>' if table.note else ""
+    if table.is_folded:
+        return f'<details class="more"><summary>{esc(table.caption)}</summary>{made}</details>'
+    return made
+
+
+def _kind(table: TextTable, line: int, column: int) -> str:
+    number = column >= table.num_labels and not table.is_wordy
+    kinds = [*(["n"] if number else []), *(["soft"] if (line, column) in table.soft else [])]
+    return f' class="{" ".join(kinds)}"' if kinds else ""
+
+
+def _cell(table: TextTable, line: int, column: int, text: str) -> str:
+    inner = "<br>".join(render_inline(line) for line in text.split("\n"))
+    if (line, column) in table.strong:
+        inner = f"<b>{inner}</b>"
+    if column < table.num_labels:
+        return f"<th scope=row>{inner}</th>"
+    return f"<td{_kind(table, line, column)}>{inner}</td>"
+
+
+# ------------------------------------------------------------------------------------------------------------- Markdown
+
+
+def render_markdown(sections: Sequence[Section], info: ReportInfo, *, image_folder: str) -> tuple[str, dict[str, str]]:
+    """Markdown, and its pictures as SVG by file name. `image_folder`: where these will be, as seen from the page."""
+    pictures: dict[str, str] = {}
+    parts = [f"# {escape_markdown(info.title)}", BANNER]
+    parts += [escape_inline(info.description)] if info.description else []
+    parts += [f"```console\n$ {info.command}\n```"] if info.command else []
+    for section in sections:
+        parts.append(f"## {escape_markdown(section.title)}")
+        parts += [_markdown(part, image_folder, pictures) for part in section.parts]
+    return "\n\n".join(parts) + "\n", pictures
+
+
+def _markdown(part: Part, image_folder: str, pictures: dict[str, str]) -> str:
+    match part:
+        case Text(text):
+            return escape_inline(text)
+        case Heading(text):
+            return f"### {escape_markdown(text)}"
+        case Bullets(items):
+            return "\n".join(f"- {escape_inline(item)}" for item in items)
+        case Facts(items):
+            return markdown_table(TextTable("", tuple(name for name, _ in items), (tuple(v for _, v in items),), 99))
+        case TextTable():
+            return markdown_table(part)
+        case Drawings(drawings, note):
+            lines = []
+            for drawing in drawings:
+                name = f"{drawing.name}.svg"
+                pictures[name] = drawing.svg
+                alt = escape_markdown(drawing.label)
+                lines.append(f"![{alt}]({image_folder.rstrip('/')}/{name})")
+            return "\n\n".join([*lines, note] if note else lines)
+
+
+def escape_inline(text: str) -> str:
+    """Text that Markdown shows as it is, but for code between back quotes and strong text between two asterisks."""
+    parts = re.split(r"((?<!`)`[^`]+`(?!`)|\*\*)", text)
+    return "".join(part if at % 2 else re.sub(r"([\\\[\]<>])", r"\\\1", part) for at, part in enumerate(parts))
+
+
+def markdown_table(table: TextTable) -> str:
+    """A table as GitHub and MyST read it."""
 
     def cell(row: int, column: int, text: str) -> str:
-        plain = " ".join(text.split()).replace("|", "\\|")
+        plain = escape_markdown(text)
         return f"**{plain}**" if (row, column) in table.strong and plain else plain
 
     rules = ["---" if i < table.num_labels or table.is_wordy else "---:" for i in range(len(table.head))]

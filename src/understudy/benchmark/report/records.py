@@ -17,11 +17,7 @@ Metrics = Mapping[str, tuple[str, bool]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReportInfo:
-    """What the records do not say about their suite.
-
-    >>> ReportInfo(suite="smoke", title="Smoke test").suite
-    'smoke'
-    """
+    """What the records do not say about their suite."""
 
     suite: str
     title: str
@@ -29,12 +25,8 @@ class ReportInfo:
     command: str = ""
     """The command that produced the records."""
     date: str = ""
-    machines: tuple[str, ...] = ()
-    """Descriptions; if empty, those that the records name."""
     footnotes: tuple[str, ...] = ()
     """Such as the known privacy defects of other packages."""
-    headline: str | None = None
-    """The metric of the summary; None: the first that was computed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,12 +58,7 @@ class Result:
 
 
 def read_records(records: Iterable[Record]) -> list[Result]:
-    """Typed results, one per cell: where a cell was run again, its last record counts.
-
-    >>> read_records([{"table": "car", "method": "mst", "epsilon": 1, "seed": 0, "status": "done",
-    ...                "metrics": {"f1": 0.5}}])[0].metrics
-    {'f1': 0.5}
-    """
+    """Typed results, one per cell: where a cell was run again, its last record counts."""
     last: dict[tuple[str, str, str, float | None, int], Result] = {}
     for number, record in enumerate(records, start=1):
         result = _read_record(record, number)
@@ -104,7 +91,7 @@ def _read_record(record: Record, number: int) -> Result:
     status, failure = record["status"], record.get("failure")
     if status not in ("done", "failed"):
         raise ConfigError(f"Record {number}: expected the status done or failed, found {status!r}. Check the file.")
-    peer, seconds = _text(record, "peer"), _numbers(record.get("seconds"))
+    peer, seconds = _text(record, "peer"), finite_numbers(record.get("seconds"))
     # Fits of a population share their time, and usually another device: no time to compare with that of single fits.
     parts = () if record.get("population") else ("fit", "sample")
     spent = [seconds[part] for part in parts if part in seconds]
@@ -114,13 +101,13 @@ def _read_record(record: Record, number: int) -> Result:
         epsilon=finite(record.get("epsilon")),
         seed=int(finite(record.get("seed")) or 0),
         failure=_failure(failure) if status == "failed" else None,
-        metrics=_numbers(record.get("metrics")),
+        metrics=finite_numbers(record.get("metrics")),
         seconds=sum(spent) if spent else None,
         peer=peer,
         wrapper=_text(record, "wrapper"),
         inner=_text(record, "inner"),
         expression=_text(record, "expression") or str(record["method"]),
-        num_train=int(rows["train"]) if "train" in (rows := _numbers(record.get("rows"))) else None,
+        num_train=int(rows["train"]) if "train" in (rows := finite_numbers(record.get("rows"))) else None,
         machine=_text(record, "machine") or "",
         version=_text(record, "version") or "",
         delta=finite(record.get("delta")),
@@ -142,7 +129,7 @@ def _text(record: Record, key: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _numbers(found: object) -> dict[str, float]:
+def finite_numbers(found: object) -> dict[str, float]:
     """The entries that are finite numbers; the rest is undefined."""
     if not isinstance(found, Mapping):
         return {}
@@ -151,12 +138,7 @@ def _numbers(found: object) -> dict[str, float]:
 
 
 def method_order(results: Iterable[Result]) -> list[str]:
-    """Labels in the order of every table and legend: real data, the baseline, plain methods, wrapped ones.
-
-    >>> rows = [Result(table="car", method=name, epsilon=1.0, seed=0) for name in ("mst", "independent", "real data")]
-    >>> method_order(rows)
-    ['real data', 'independent', 'mst']
-    """
+    """Labels in the order of every table and legend: real data, the baseline, plain methods, wrapped ones."""
     first: dict[str, tuple[int, int]] = {}
     for index, result in enumerate(results):
         kind = 2 if result.wrapper is None and result.peer is None else 3 if result.peer is None else 4
@@ -165,29 +147,16 @@ def method_order(results: Iterable[Result]) -> list[str]:
 
 
 def table_order(results: Iterable[Result]) -> list[str]:
-    """Tables in the order of the records.
-
-    >>> table_order([Result(table=name, method="mst", epsilon=1.0, seed=0) for name in ("car", "adult", "car")])
-    ['car', 'adult']
-    """
+    """Tables in the order of the records."""
     return list(dict.fromkeys(result.table for result in results))
 
 
 def epsilon_order(results: Iterable[Result]) -> list[float]:
-    """Every epsilon, ascending; real data has none.
-
-    >>> epsilon_order([Result(table="car", method="mst", epsilon=e, seed=0) for e in (3.0, None, 1.0)])
-    [1.0, 3.0]
-    """
+    """Every epsilon, ascending; real data has none."""
     return sorted({result.epsilon for result in results if result.epsilon is not None})
 
 
 def metric_order(results: Iterable[Result], metrics: Metrics) -> list[str]:
-    """The metrics that at least one cell has, in the order of their mapping.
-
-    >>> cell = Result(table="car", method="mst", epsilon=1.0, seed=0, metrics={"auc": 0.8})
-    >>> metric_order([cell], {"f1": ("F1", True), "auc": ("ROC AUC", True)})
-    ['auc']
-    """
+    """The metrics that at least one cell has, in the order of their mapping."""
     computed = {name for result in results for name in result.metrics}
     return [name for name in metrics if name in computed]

@@ -2,14 +2,22 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from understudy.benchmark.report import tables
-from understudy.benchmark.report.axes import MethodStyle, assign_styles
-from understudy.benchmark.report.diagrams import Pairs, draw_changes, draw_ranks, largest_change
-from understudy.benchmark.report.document import Bullets, Drawing, Drawings, Heading, Part, Section, Text
-from understudy.benchmark.report.figures import Curves, curve_values, draw_curves, draw_front, draw_times
-from understudy.benchmark.report.ranks import rank_methods
+from understudy.benchmark.report import figures, tables
+from understudy.benchmark.report.document import (
+    Bullets,
+    Drawing,
+    Drawings,
+    Facts,
+    Heading,
+    Part,
+    Section,
+    Text,
+    TextTable,
+)
+from understudy.benchmark.report.figures import Curves, Pairs, Style, assign_styles
 from understudy.benchmark.report.records import (
     BASELINE,
     REAL,
@@ -23,67 +31,59 @@ from understudy.benchmark.report.records import (
 )
 from understudy.benchmark.report.statistics import (
     Grid,
+    Ranking,
     Summary,
     count_seeds,
     count_wins,
+    find_winners,
     group_results,
     private_blocks,
+    rank_methods,
 )
-from understudy.benchmark.report.summary import summarise_suite
-from understudy.report.text import listing
+from understudy.report.text import count_of, listing
+
+Build = Callable[[Sequence[Result], ReportInfo, Metrics], list[Section]]
+"""Makes the sections of a page from results; `metrics` has the title and direction of each."""
 
 AGREEMENT = "sra"
 """The metric with a section of its own: rankings of models, not utility of rows."""
-MOST_CURVES = 4
+MAX_CURVES = 4
 """The most metrics that are drawn over epsilon; the tables show all."""
 BARS = "Error bars are two standard errors; a line breaks where all cells of an epsilon failed."
 
 
 def build_sections(results: Sequence[Result], info: ReportInfo, metrics: Metrics) -> list[Section]:
-    """Every section that these results can fill.
-
-    >>> cell = Result(table="car", method="mst", epsilon=1.0, seed=0, metrics={"f1": 0.5})
-    >>> [section.key for section in build_sections([cell], ReportInfo(suite="s", title="T"), {"f1": ("F1", True)})]
-    ['summary', 'curves', 'scores', 'failures', 'notes']
-    """
+    """Every section that these results can fill."""
     styles = assign_styles(results)
-    makers: list[tuple[str, str, Callable[[], tuple[Part, ...]]]] = [
-        ("summary", "Summary", lambda: summarise_suite(results, info, metrics)),
-        ("ranks", "Ranks", lambda: _ranks(results, metrics, styles)),
-        ("curves", "Scores over epsilon", lambda: _curves(results, metrics, styles)),
+    wrappers = dict.fromkeys(result.wrapper for result in results if result.wrapper)
+    sections = [
+        Section("summary", "Summary", _summarise(results, info, metrics)),
+        Section("ranks", "Ranks", _ranks(results, metrics, styles)),
+        Section("curves", "Scores over epsilon", _curves(results, metrics, styles)),
         *(
-            (f"wrapper-{wrapper}", f"What {wrapper_title(wrapper)} changes", _bind_wrapper(results, metrics, wrapper))
-            for wrapper in dict.fromkeys(result.wrapper for result in results if result.wrapper)
+            Section(f"wrapper-{name}", f"What {wrapper_title(name)} changes", _wrapper_changes(results, metrics, name))
+            for name in wrappers
         ),
-        ("scores", "Scores", lambda: _scores(results, metrics)),
-        ("agreement", "Ranking agreement", lambda: _agreement(results, metrics)),
-        ("times", "Running times", lambda: _times(results, styles)),
-        ("front", "Utility against time", lambda: _fronts(results, info, metrics, styles)),
-        ("failures", "Failures", lambda: _failures(results)),
-        ("notes", "Notes", lambda: _notes(results, info, metrics)),
+        Section("scores", "Scores", _scores(results, metrics)),
+        Section("agreement", "Ranking agreement", _agreement(results, metrics)),
+        Section("times", "Running times", _times(results, styles)),
+        Section("front", "Utility against time", _fronts(results, metrics, styles)),
+        Section("failures", "Failures", _failures(results)),
+        Section("notes", "Notes", _notes(results, info, metrics)),
     ]
-    made = [Section(key, title, make()) for key, title, make in makers]
-    return [section for section in made if section.parts]
+    return [section for section in sections if section.parts]
 
 
 def wrapper_title(wrapper: str) -> str:
-    """A wrapper as the literature writes it.
-
-    >>> wrapper_title("quail")
-    'QUAIL'
-    """
+    """A wrapper as the literature writes it."""
     return {"quail": "QUAIL", "drs": "DRS"}.get(wrapper, wrapper)
-
-
-def _bind_wrapper(results: Sequence[Result], metrics: Metrics, wrapper: str) -> Callable[[], tuple[Part, ...]]:
-    return lambda: wrapper_changes(results, metrics, wrapper)
 
 
 def _utilities(results: Sequence[Result], metrics: Metrics) -> list[str]:
     return [name for name in metric_order(results, metrics) if name != AGREEMENT]
 
 
-def _ranks(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, MethodStyle]) -> tuple[Part, ...]:
+def _ranks(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, Style]) -> tuple[Part, ...]:
     parts: list[Part] = []
     for metric in metric_order(results, metrics):
         title, higher = metrics[metric]
@@ -92,7 +92,7 @@ def _ranks(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, Met
         if ranking is None or ranking.num_blocks < 2:
             continue
         parts.append(Heading(title))
-        parts.append(Drawings((draw_ranks(ranking, styles, metric=title),), columns=1))
+        parts.append(Drawings((figures.draw_ranks(ranking, styles, metric=title),), columns=1))
         missing = f" Left out, since not run in all of these: {listing(ranking.left_out)}." if ranking.left_out else ""
         if ranking.p_value is not None:
             test = f"χ² = {ranking.statistic:.1f}, p {_probability(ranking.p_value)}"
@@ -105,7 +105,7 @@ def _ranks(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, Met
     if parts:
         intro = (
             "Methods are ranked within each pair of table and epsilon by their mean over seeds; 1 is best. A method "
-            "with a failed cell ranks last there; ties share the mean of their ranks. A bar joins methods whose mean "
+            "with a failed cell ranks last there; ties share the mean of their ranks. Where two bars overlap, the mean "
             "ranks differ by less than Nemenyi's critical difference at level 0.05. Epsilons of one table are not "
             "independent, so the test is somewhat too confident."
         )
@@ -132,13 +132,13 @@ def _kinds(results: Sequence[Result]) -> dict[str, list[str]]:
     return kinds or {"": []}
 
 
-def _curves(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, MethodStyle]) -> tuple[Part, ...]:
+def _curves(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, Style]) -> tuple[Part, ...]:
     parts: list[Part] = []
-    for metric in _utilities(results, metrics)[:MOST_CURVES]:
+    for metric in _utilities(results, metrics)[:MAX_CURVES]:
         grid, title = group_results(results, metric), metrics[metric][0]
         rows: list[Part] = []
         for table in table_order(results):
-            drawings = _table_curves(results, grid, table, title, styles)
+            drawings = _table_curves(results, grid, table, metrics[metric], styles)
             rows += [Drawings(drawings)] if drawings else []
         if rows:
             better = "Higher" if metrics[metric][1] else "Lower"
@@ -148,15 +148,19 @@ def _curves(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, Me
 
 
 def _table_curves(
-    results: Sequence[Result], grid: Grid, table: str, title: str, styles: Mapping[str, MethodStyle]
+    results: Sequence[Result], grid: Grid, table: str, metric: tuple[str, bool], styles: Mapping[str, Style]
 ) -> tuple[Drawing, ...]:
     """One drawing per kind of method, all with the vertical scale of the table."""
     curves, real = _curves_of(grid, table), grid.get((table, None), {}).get(REAL)
-    limits, drawings = curve_values(curves), []
+    limits, drawings = figures.curve_values(curves), []
+    title, higher = metric
     for kind, methods in _kinds(results).items():
         shown = {name: curves[name] for name in (BASELINE, *methods) if name in curves}
-        if any(name != BASELINE for name in shown) and curve_values(shown):
-            drawings.append(draw_curves(shown, styles, table=table, metric=title, kind=kind, real=real, limits=limits))
+        if any(name != BASELINE for name in shown) and figures.curve_values(shown):
+            drawn = figures.draw_curves(
+                shown, styles, table=table, metric=title, higher_is_better=higher, kind=kind, real=real, limits=limits
+            )
+            drawings.append(drawn)
     return tuple(drawings)
 
 
@@ -169,19 +173,19 @@ def _curves_of(grid: Grid, table: str) -> Curves:
     return curves
 
 
-def wrapper_changes(results: Sequence[Result], metrics: Metrics, wrapper: str) -> tuple[Part, ...]:
+def _wrapper_changes(results: Sequence[Result], metrics: Metrics, wrapper: str) -> tuple[Part, ...]:
     """Heat maps of wrapped minus plain, for each metric and table."""
     parts: list[Part] = []
     name = wrapper_title(wrapper)
-    for metric in _utilities(results, metrics)[:MOST_CURVES]:
+    for metric in _utilities(results, metrics)[:MAX_CURVES]:
         title, higher = metrics[metric]
         grid = group_results(results, metric)
-        by_table = {table: wrapper_pairs(results, grid, table, wrapper) for table in table_order(results)}
+        by_table = {table: _wrapper_pairs(results, grid, table, wrapper) for table in table_order(results)}
         panels = {table: pairs for table, pairs in by_table.items() if pairs}
         if panels:
-            peak = largest_change(list(panels.values()))
+            peak = figures.largest_change(list(panels.values()))
             drawings = tuple(
-                draw_changes(pairs, table=table, metric=title, wrapper=name, higher_is_better=higher, peak=peak)
+                figures.draw_changes(pairs, table=table, metric=title, wrapper=name, higher_is_better=higher, peak=peak)
                 for table, pairs in panels.items()
             )
             note = (
@@ -193,7 +197,7 @@ def wrapper_changes(results: Sequence[Result], metrics: Metrics, wrapper: str) -
     return tuple(parts)
 
 
-def wrapper_pairs(results: Sequence[Result], grid: Grid, table: str, wrapper: str) -> Pairs:
+def _wrapper_pairs(results: Sequence[Result], grid: Grid, table: str, wrapper: str) -> Pairs:
     """Summaries of wrapped and plain, by inner method and epsilon, where both were run."""
     inner = {r.method: r.inner for r in results if r.wrapper == wrapper and r.inner is not None and r.peer is None}
     pairs: dict[str, dict[float, tuple[Summary, Summary]]] = {}
@@ -207,59 +211,51 @@ def wrapper_pairs(results: Sequence[Result], grid: Grid, table: str, wrapper: st
 
 def _scores(results: Sequence[Result], metrics: Metrics) -> tuple[Part, ...]:
     parts: list[Part] = []
-    for index, metric in enumerate(_utilities(results, metrics)):
-        title, higher = metrics[metric]
-        grid = group_results(results, metric)
-        here = [table for table in table_order(results) if any(block[0] == table for block in grid)]
-        made = [
-            tables.make_score_table(results, grid, table, title, higher_is_better=higher, is_folded=index > 0)
-            for table in here
-        ]
-        parts += [Heading(title), *made]
-    if parts:
-        intro = "Mean ± standard deviation over seeds. The best mean for each epsilon is in bold."
-        parts.insert(0, Text(intro))
-    return tuple(parts)
+    for metric in _utilities(results, metrics):
+        parts += [Heading(metrics[metric][0]), *_score_tables(results, metric, metrics, is_folded=bool(parts))]
+    intro = Text("Mean ± standard deviation over seeds. The best mean for each epsilon is in bold.")
+    return (intro, *parts) if parts else ()
+
+
+def _score_tables(
+    results: Sequence[Result], metric: str, metrics: Metrics, *, is_folded: bool = False
+) -> list[TextTable]:
+    (title, higher), grid = metrics[metric], group_results(results, metric)
+    return [
+        tables.make_score_table(results, grid, table, title, higher_is_better=higher, is_folded=is_folded)
+        for table in table_order(results)
+        if any(block[0] == table for block in grid)
+    ]
 
 
 def _agreement(results: Sequence[Result], metrics: Metrics) -> tuple[Part, ...]:
     if AGREEMENT not in metric_order(results, metrics):
         return ()
-    title, higher = metrics[AGREEMENT]
     grid = group_results(results, AGREEMENT)
-    spreads = [s.std for found in grid.values() for s in found.values() if s.std is not None]
+    spreads = [summary.std for block in grid.values() for summary in block.values() if summary.std is not None]
     noise = f" Its standard deviation over seeds is {statistics.fmean(spreads):.2f} on average." if spreads else ""
     intro = (
-        f"{title}: the fraction of pairs of models that rank the same after training on synthetic and on real rows. "
-        f"With five models it changes in steps of 0.1.{noise}"
+        f"{metrics[AGREEMENT][0]}: the fraction of pairs of models that rank the same after training on synthetic and "
+        f"on real rows. With five models it changes in steps of 0.1.{noise}"
     )
-    here = [table for table in table_order(results) if any(block[0] == table for block in grid)]
-    made = [tables.make_score_table(results, grid, table, title, higher_is_better=higher) for table in here]
-    return (Text(intro), *made)
+    return (Text(intro), *_score_tables(results, AGREEMENT, metrics))
 
 
-def _times(results: Sequence[Result], styles: Mapping[str, MethodStyle]) -> tuple[Part, ...]:
+def _times(results: Sequence[Result], styles: Mapping[str, Style]) -> tuple[Part, ...]:
     seconds = tables.seconds_of(results)
     if not seconds:
         return ()
-    drawings = tuple(draw_times(found, styles, table=table) for table, found in seconds.items())
+    drawings = tuple(figures.draw_times(found, styles, table=table) for table, found in seconds.items())
     note = "Bars are medians over all epsilons and seeds; thin lines run from the fastest to the slowest cell."
     return (Drawings(drawings, note=note), tables.make_time_table(results))
 
 
-def reference_epsilon(results: Sequence[Result]) -> float | None:
-    """The epsilon nearest to 1, on a logarithmic scale."""
-    found = epsilon_order(results)
-    return min(found, key=lambda epsilon: abs(math.log(epsilon))) if found else None
-
-
-def _fronts(
-    results: Sequence[Result], info: ReportInfo, metrics: Metrics, styles: Mapping[str, MethodStyle]
-) -> tuple[Part, ...]:
-    names, epsilon = _utilities(results, metrics), reference_epsilon(results)
-    if not names or epsilon is None:
+def _fronts(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, Style]) -> tuple[Part, ...]:
+    """At the epsilon nearest to 1, on a logarithmic scale."""
+    names, epsilons = _utilities(results, metrics), epsilon_order(results)
+    if not names or not epsilons:
         return ()
-    metric = info.headline if info.headline in names else names[0]
+    metric, epsilon = names[0], min(epsilons, key=lambda epsilon: abs(math.log(epsilon)))
     title, higher = metrics[metric]
     grid, here = group_results(results, metric), [result for result in results if result.epsilon == epsilon]
     seconds, drawings = tables.seconds_of(here), []
@@ -271,7 +267,9 @@ def _fronts(
             if method in found and (mean := found[method].mean) is not None
         }
         if len(points) > 1:
-            drawn = draw_front(points, styles, table=table, metric=title, epsilon=epsilon, higher_is_better=higher)
+            drawn = figures.draw_front(
+                points, styles, table=table, metric=title, epsilon=epsilon, higher_is_better=higher
+            )
             drawings.append(drawn)
     note = f"The line joins the methods that no other beats on both. Means over {count_seeds(private_blocks(grid))}."
     return (Drawings(tuple(drawings), note=note),) if drawings else ()
@@ -303,3 +301,99 @@ def _notes(results: Sequence[Result], info: ReportInfo, metrics: Metrics) -> tup
     if info.footnotes:
         parts += [Heading("Footnotes"), Bullets(info.footnotes)]
     return tuple(parts)
+
+
+# -------------------------------------------------------------------------------------------------------------- summary
+
+
+def _summarise(results: Sequence[Result], info: ReportInfo, metrics: Metrics) -> tuple[Part, ...]:
+    """The best methods by the first metric, the winners of each table and epsilon, and the size of the suite."""
+    if not results:
+        return (Text("There are no results yet.", "lead"),)
+    if not (names := metric_order(results, metrics)):
+        return (Text("No cell has a score.", "lead"), _facts(results, info))
+    title, higher = metrics[names[0]]
+    grid = group_results(results, names[0])
+    ranking = rank_methods(grid, higher_is_better=higher)
+    sentences = [
+        *(_best_ranks(ranking, title) if ranking else ()),
+        *_most_wins(grid, higher),
+        *_below_baseline(grid, higher),
+        *_name_failures(results),
+    ]
+    won = tables.make_winner_table(grid, title, higher_is_better=higher)
+    return (Text(" ".join(sentences), "lead"), _facts(results, info), *((won,) if won.rows else ()))
+
+
+def _best_ranks(ranking: Ranking, title: str) -> list[str]:
+    names = list(ranking.mean_ranks)
+    first = (
+        f"By {title}, **{names[0]}** has the best mean rank: {ranking.mean_ranks[names[0]]:.2f} among "
+        f"{count_of(len(names), 'method')} over {count_of(ranking.num_blocks, 'pair')} of table and epsilon."
+    )
+    spread = ranking.critical_difference
+    if spread is None:
+        return [first]
+    near = [name for name in names[1:] if ranking.mean_ranks[name] - ranking.mean_ranks[names[0]] < spread]
+    if not near:
+        return [first, "Its lead exceeds the critical difference."]
+    some = (
+        listing(near) if len(near) <= 4 else f"{listing(near[:3])} and {len(near) - 3} others".replace(" and ", ", ", 1)
+    )
+    return [first, f"Nemenyi's test does not separate it from {some}."]
+
+
+def _most_wins(grid: Grid, higher: bool) -> list[str]:
+    winners = find_winners(grid, higher_is_better=higher)
+    if len(winners) < 2:
+        return []
+    counts = Counter(winner.method for winner in winners.values())
+    clear = sum(winner.is_clear for winner in winners.values())
+    named = listing([f"{method} ({count})" for method, count in counts.most_common(3)])
+    return [
+        f"Most often best among {count_of(len(winners), 'pair')}: {named}. In {clear} of them the best method leads "
+        "every other one by more than two standard errors."
+    ]
+
+
+def _below_baseline(grid: Grid, higher: bool) -> list[str]:
+    """Methods that lose to the baseline at least as often as they win."""
+    wins = count_wins(grid, higher_is_better=higher)
+    against = {one: tally for (one, other), tally in wins.items() if other == BASELINE}
+    weak = [method for method, tally in against.items() if tally.wins <= tally.losses]
+    if not against:
+        return []
+    if not weak:
+        return [f"Every method beats {BASELINE} more often than it loses to it."]
+    if not any(tally.wins for tally in against.values()):
+        return [f"No method beats {BASELINE} by more than two standard errors; with a single seed none can."]
+    verb, lose = ("does", "it loses") if len(weak) == 1 else ("do", "they lose")
+    return [f"{listing(weak)} {verb} not beat {BASELINE} more often than {lose} to it."]
+
+
+def _name_failures(results: Sequence[Result]) -> list[str]:
+    reasons = Counter(result.failure[0] for result in results if result.failure)
+    if not reasons:
+        return ["No cell failed."]
+    named = listing([f"{count} ({reason})" for reason, count in reasons.most_common()])
+    return [f"{count_of(reasons.total(), 'cell')} failed: {named}."]
+
+
+def _facts(results: Sequence[Result], info: ReportInfo) -> Facts:
+    failed = sum(result.is_failed for result in results)
+    private = [result for result in results if result.method != REAL]
+    seeds = Counter((result.table, result.method, result.epsilon) for result in private)
+    low, high = min(seeds.values(), default=0), max(seeds.values(), default=0)
+    machines = tuple(dict.fromkeys(result.machine for result in results if result.machine))
+    epsilons = [f"{epsilon:g}" for epsilon in epsilon_order(results)]
+    items = [
+        ("cells", f"{len(results):,}"),
+        ("failed", f"{failed:,}"),
+        ("tables", str(len(table_order(results)))),
+        ("methods", str(len({result.method for result in private}))),
+        ("seeds", str(high) if low == high else f"{low} to {high}"),
+        ("epsilons", ", ".join(epsilons) if len(epsilons) <= 8 else f"{epsilons[0]} to {epsilons[-1]}"),
+        ("date", info.date),
+        ("machine", "; ".join(machines)),
+    ]
+    return Facts(tuple((name, value) for name, value in items if value))

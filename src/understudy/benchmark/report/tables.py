@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from understudy.benchmark.report.document import TextTable
 from understudy.benchmark.report.figures import format_seconds
-from understudy.benchmark.report.ranks import Ranking
 from understudy.benchmark.report.records import (
     BASELINE,
     REAL,
@@ -16,6 +15,7 @@ from understudy.benchmark.report.records import (
 )
 from understudy.benchmark.report.statistics import (
     Grid,
+    Ranking,
     Summary,
     Tally,
     count_seeds,
@@ -28,12 +28,7 @@ NONE = "–"
 
 
 def format_mean(summary: Summary) -> str:
-    """Mean ± standard deviation, and how many cells failed or lack the metric.
-
-    >>> from understudy.benchmark.report.statistics import summarise
-    >>> format_mean(summarise([0.5, 0.7], num_failed=1))
-    '0.600 ± 0.141\\n(1 failed)'
-    """
+    """Mean ± standard deviation, and how many cells failed or lack the metric."""
     if summary.mean is None:
         return f"{summary.num_failed} failed" if summary.num_failed else "undefined"
     text = _digits(summary.mean, summary.mean)
@@ -55,10 +50,8 @@ def _digits(value: float, size: float) -> str:
 def make_winner_table(grid: Grid, title: str, *, higher_is_better: bool) -> TextTable:
     """The best method for each table and epsilon; muted where another method is within two standard errors."""
     blocks = private_blocks(grid)
-    tables, epsilons = (
-        list(dict.fromkeys(table for table, _ in blocks)),
-        sorted({e for _, e in blocks if e is not None}),
-    )
+    tables = list(dict.fromkeys(table for table, _ in blocks))
+    epsilons = sorted({epsilon for _, epsilon in blocks if epsilon is not None})
     winners = find_winners(grid, higher_is_better=higher_is_better)
     rows, soft = [], set()
     for line, table in enumerate(tables):
@@ -137,11 +130,7 @@ def make_rank_table(
 
 
 def seconds_of(results: Iterable[Result]) -> dict[str, dict[str, list[float]]]:
-    """Seconds of all cells that are done, by table and method.
-
-    >>> seconds_of([Result(table="car", method="mst", epsilon=1.0, seed=0, seconds=2.0)])
-    {'car': {'mst': [2.0]}}
-    """
+    """Seconds of all cells that are done, by table and method."""
     found: dict[str, dict[str, list[float]]] = {}
     for result in results:
         if result.seconds is not None and not result.is_failed and result.method != REAL:
@@ -188,12 +177,9 @@ def make_data_table(results: Sequence[Result]) -> TextTable:
         here = [result for result in results if result.table == table]
         sizes = sorted({result.num_train for result in here if result.num_train is not None})
         seeds = len({result.seed for result in here if result.method != REAL})
-        counts = (
-            str(len({result.method for result in here})),
-            str(seeds),
-            f"{len(here):,}",
-            str(sum(result.is_failed for result in here)),
-        )
-        rows.append((table, " to ".join(f"{size:,}" for size in sizes[:: max(len(sizes) - 1, 1)]) or NONE, *counts))
+        methods = len({result.method for result in here})
+        failed = sum(result.is_failed for result in here)
+        train = " to ".join(f"{size:,}" for size in sizes[:: max(len(sizes) - 1, 1)]) or NONE
+        rows.append((table, train, str(methods), str(seeds), f"{len(here):,}", str(failed)))
     head = ("table", "training rows", "methods", "seeds", "cells", "failed")
     return TextTable("Tables", head, tuple(rows), note="")

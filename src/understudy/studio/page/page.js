@@ -103,7 +103,7 @@ export function debounce(act, wait = 350) {
 }
 
 /** What all steps know. */
-export const studio = { about: null, schema: null, problems: [], plan: null, wish: null, runs: [] };
+export const studio = { about: null, schema: null, problems: [], plan: null, request: null, runs: [] };
 
 const listeners = [];
 export const onChange = (act) => listeners.push(act);

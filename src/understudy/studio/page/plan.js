@@ -48,7 +48,7 @@ function restore() {
   describeSlider();
 }
 
-function wish() {
+function request() {
   const settings = $("settings").value.trim();
   const name = $("method").value;
   return {
@@ -58,7 +58,7 @@ function wish() {
 }
 
 async function update() {
-  const wanted = wish();
+  const wanted = request();
   sessionStorage.setItem("plan", JSON.stringify(wanted));
   asked?.abort();
   if (studio.problems.length) {
@@ -74,7 +74,7 @@ async function update() {
   $("plan-body").classList.add("old");
   try {
     const plan = await ask("plan", wanted, mine.signal);
-    studio.plan = { ...plan, wish: wanted, schema };
+    studio.plan = { ...plan, request: wanted, schema };
     show($("plan-error"), null);
     $("plan-body").replaceChildren(...body(plan));
     $("plan-status").textContent = `Planned: epsilon ${plan.epsilon} at delta ${plan.delta}. Only the schema was read.`;

@@ -37,7 +37,7 @@ function update() {
 }
 
 const option = (run) => make("option", { value: String(run.number) },
-  `Run ${run.number}: ${run.wish.method}, epsilon ${run.wish.epsilon}`);
+  `Run ${run.number}: ${run.request.method}, epsilon ${run.request.epsilon}`);
 
 async function showRun(number) {
   const run = finished().find((each) => String(each.number) === number);

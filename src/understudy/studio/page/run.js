@@ -43,7 +43,7 @@ function showSummary() {
   const ready = plan !== null && !studio.problems.length;
   $("start").disabled = !ready;
   $("run-summary").textContent = ready
-    ? `The run reads the real rows with the method ${plan.wish.method} and spends ${costOf(plan)}. `
+    ? `The run reads the real rows with the method ${plan.request.method} and spends ${costOf(plan)}. `
       + "Once started, this cost counts, even if the run is cancelled."
     : "There is no plan yet. Correct the schema or the settings first.";
 }
@@ -65,7 +65,7 @@ function showRuns() {
 }
 
 function showProgress(run) {
-  $("run-title").textContent = `Run ${run.number} is in progress: ${run.wish.method} at epsilon ${run.wish.epsilon}`;
+  $("run-title").textContent = `Run ${run.number} is in progress: ${run.request.method} at epsilon ${run.request.epsilon}`;
   const bar = $("run-progress");
   if (typeof run.progress?.fraction === "number") bar.value = run.progress.fraction;
   else bar.removeAttribute("value");
@@ -98,8 +98,8 @@ function ended(run) {
 function history() {
   const head = ["run", "started", "method", "epsilon", "state", ""].map((text) => make("th", { scope: "col" }, text));
   const rows = studio.runs.map((run) => make("tr", {},
-    make("td", {}, String(run.number)), make("td", {}, run.started ? when(run) : ""), make("td", {}, run.wish?.method ?? ""),
-    make("td", {}, String(run.wish?.epsilon ?? "")), make("td", {}, run.state),
+    make("td", {}, String(run.number)), make("td", {}, run.started ? when(run) : ""), make("td", {}, run.request?.method ?? ""),
+    make("td", {}, String(run.request?.epsilon ?? "")), make("td", {}, run.state),
     make("td", {}, run.resumable && run.state !== "finished"
       ? make("button", { type: "button", class: "quiet", onclick: () => act(run, "resume") }, `Resume run ${run.number}`) : "")));
   return make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
@@ -111,7 +111,7 @@ async function start(event) {
   $("start").disabled = true;
   try {
     // What runs is the plan that is shown, even if a field has just been changed.
-    const given = { ...studio.plan.wish, schema: studio.plan.schema, rows: $("rows").value.trim(), holdout: $("holdout").value };
+    const given = { ...studio.plan.request, schema: studio.plan.schema, rows: $("rows").value.trim(), holdout: $("holdout").value };
     await ask("runs", given);
     changed("run-started");
   } catch (error) {

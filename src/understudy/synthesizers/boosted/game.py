@@ -10,7 +10,8 @@ selected, and phi shifts towards the rows that it scores as real (multiplicative
 all phi is the boosted distribution.
 
 Everything here is computed from generated rows, at no privacy cost. The real rows are used by the selections alone: a
-selection is a function of the public means, and the private one (`privacy/selection.py`) holds the real means.
+selection is a function of the public means, and the private one (`privacy/mechanisms/selection.py`) holds the real
+means.
 """
 
 import dataclasses
@@ -18,14 +19,17 @@ import math
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Annotated, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from understudy.models.pool import draw_indices
+from understudy.synthesizers.settings import OneOf, Positive
 
 LEARNING_RATES = ("paper", "sqrt")
+LearningRate: TypeAlias = Annotated[str, OneOf(*LEARNING_RATES)] | Positive
+"""How much one selection changes the log weight of a row: paper, sqrt as in its authors' code, or a number."""
 AVERAGES = ("all", "last_window", "sqrt_weighted")
 REJECTIONS = ("distinct", "draws", "exact")
 FAILURE = 0.05
@@ -45,6 +49,7 @@ Select = Callable[[Float[np.ndarray, " distinguishers"]], int]
 # ------------------------------------------------------------------------------------------------------- distinguishers
 
 
+@runtime_checkable
 class Distinguishers(Protocol):
     """Functions of a row with values in [0, 1], evaluated on the rows of one sample."""
 
@@ -264,7 +269,7 @@ def averaging_weights(name: str, rounds: int, window: int) -> Float[np.ndarray, 
 
 
 def _softmax(log_weights: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    weights = np.exp((log_weights - log_weights.max()).astype(dtype))
+    weights: np.ndarray = np.exp((log_weights - log_weights.max()).astype(dtype))
     weights /= weights.sum(dtype=np.float64)
     return weights
 
@@ -274,36 +279,20 @@ def best_response(real_means: Float[np.ndarray, " distinguishers"]) -> Select:
     return lambda means: int(np.argmax(real_means + 1.0 - means))
 
 
-def duality_gap(outcome: Outcome, distinguishers: Distinguishers, real_means: np.ndarray) -> float:
-    """max_D U(phi, D) - min_x U(x, mixture): how far from equilibrium, for rows that are public."""
-    best = np.max(real_means + 1.0 - distinguishers.means(outcome.weights.astype(distinguishers.dtype)))
-    return float(best - (real_means @ outcome.shares + 1.0 - outcome.mixture.max()))
-
-
-def gap_bound(outcome: Outcome, num_distinguishers: int, exponent: float, *, failure: float = FAILURE) -> float:
-    """A bound on the duality gap that holds with probability 1 - `failure`, from the selections alone.
-
-    A selection with odds exp(exponent * U) misses the best by more than log(N T / failure) / exponent in some round
-    with probability at most `failure`; the regret is added. For averages of all rounds before their updates.
-    """
-    rounds = len(outcome.selections)
-    return outcome.regret + _largest_miss(num_distinguishers, rounds, exponent, failure)
-
-
 def promised_gap(
     num_samples: int,
     num_distinguishers: int,
     rounds: int,
     exponent: float,
     learning_rate: str | float = "paper",
-    *,
-    failure: float = FAILURE,
 ) -> float:
-    """The same bound before a game is played: from public numbers alone, whatever the rows and the selections are.
+    """A bound on the duality gap that holds with probability 1 - `FAILURE`, whatever the rows and the selections are.
 
-    Gains are from 0 to 1, so `rounds` rounds of multiplicative weights with a constant learning rate have a regret of
-    at most log(M) / (eta T) + eta / 8: Theorem 3 of the paper, with a constant of 1/8 instead of 4. The bound is
-    infinite for learning rates that change, to which it does not apply.
+    A selection with odds exp(exponent * U) misses the best by more than log(N T / `FAILURE`) / exponent in some round
+    with probability at most `FAILURE`; the regret is added. Gains are from 0 to 1, so `rounds` rounds of multiplicative
+    weights with a constant learning rate have a regret of at most log(M) / (eta T) + eta / 8: Theorem 3 of the paper,
+    with a constant of 1/8 instead of 4. For averages of all rounds before their updates; infinite for learning rates
+    that change, to which it does not apply.
 
     >>> round(promised_gap(100_000, 101, 400, 500.0), 2)
     0.38
@@ -312,12 +301,7 @@ def promised_gap(
         return math.inf
     rate = float(learning_rates(learning_rate, rounds, num_samples)[0])
     regret = math.log(num_samples) / (rate * rounds) + rate / 8
-    return regret + _largest_miss(num_distinguishers, rounds, exponent, failure)
-
-
-def _largest_miss(num_distinguishers: int, rounds: int, exponent: float, failure: float) -> float:
-    """How far the selections of all rounds miss the best gain at most, but for this probability."""
-    return math.log(num_distinguishers * rounds / failure) / exponent
+    return regret + math.log(num_distinguishers * rounds / FAILURE) / exponent
 
 
 def expected_miss(num_distinguishers: int, exponent: float) -> float:

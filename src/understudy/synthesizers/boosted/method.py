@@ -1,4 +1,4 @@
-"""Boosted: private post-GAN boosting, a wrapper around a method whose training can be followed.
+"""Private post-GAN boosting and its plain baseline, DRS: wrappers around a method whose training can be followed.
 
 Neunhoeffer, Wu and Dwork, "Private Post-GAN Boosting", 2021; rejection sampling after Azadi et al. as in its authors'
 code. Deviations: means are over all rows and divided by the public number of rows (the published census runs use 2,000
@@ -20,23 +20,22 @@ from understudy.errors import ConfigError
 from understudy.models.pool import WEIGHT_COLUMN, Pool
 from understudy.models.protocol import Sample, concatenate
 from understudy.notes import Level, Note
-from understudy.privacy.charges import event_of
-from understudy.privacy.events import Selections
-from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.rows import Clique
-from understudy.privacy.selection import RowFunctions, noisy_function_selections
-from understudy.privacy.statement import round_up
+from understudy.privacy.accounting.events import Selections
+from understudy.privacy.accounting.ledger import Budget, Plan, Query
+from understudy.privacy.accounting.statement import round_up
+from understudy.privacy.gradients.charges import event_of
+from understudy.privacy.mechanisms.selection import RowFunctions, noisy_function_selections
+from understudy.privacy.rows.rows import Clique
 from understudy.progress import stretch_progress
 from understudy.schema import Domain
-from understudy.settings import Advice, Count, InnerFraction, Listed, OneOf, Positive, check_settings
 from understudy.synthesizers.boosted.game import (
     AVERAGES,
     FAILURE,
-    LEARNING_RATES,
     REJECTIONS,
     Cells,
     Constant,
     Distinguishers,
+    LearningRate,
     Outcome,
     Together,
     draw_accepted,
@@ -51,6 +50,7 @@ from understudy.synthesizers.boosted.game import (
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
 from understudy.synthesizers.registry import name_of
 from understudy.synthesizers.run import Run, calibrate_query
+from understudy.synthesizers.settings import Advice, Count, InnerFraction, Listed, OneOf, check_settings
 from understudy.training.trajectory import Trajectory
 
 OUTPUTS = ("iid", "distinct", "weighted")
@@ -84,6 +84,7 @@ class Boosted:
     checkpoint_every: Count = 5
     """Generator steps from one checkpoint to the next."""
     samples_per_generator: Count = 1000
+    """The number of rows that each checkpoint generates."""
     selection_fraction: Annotated[InnerFraction, Advice("The rest trains the inner method; 0.1 is usual.")] = 0.1
     """The fraction of the budget for the selections."""
     distinguishers: Annotated[str, OneOf(*DISTINGUISHERS)] | tuple[Annotated[Clique, Listed(1, distinct=True)], ...] = (
@@ -95,11 +96,12 @@ class Boosted:
     distribution at the expense of marginals."""
     constant: bool = True
     """Whether the constant 1/2 is among the distinguishers: with it the value of the game is at least 1."""
-    learning_rate: Annotated[str, OneOf(*LEARNING_RATES)] | Positive = "paper"
+    learning_rate: LearningRate = "paper"
     """paper, sqrt as in its authors' code, or a number: how much one selection changes the log weight of a row."""
     averaging: Annotated[str, OneOf(*AVERAGES)] = "all"
     """The rounds to average over: all, last_window, or sqrt_weighted."""
     window: Count = 150
+    """The number of rounds of last_window."""
     after_update: bool = False
     """Whether to average each round's weights after their update, as the authors' code does."""
     output: Annotated[str, OneOf(*OUTPUTS)] = "iid"
@@ -117,23 +119,29 @@ class Boosted:
         if not self.inner.capabilities.critics and self.distinguishers in ("none", ()):
             raise ConfigError(
                 f"{name_of(self.inner)} has no critics, so distinguishers cannot be none. Set them, as in "
-                "distinguishers=two_way."
+                "distinguishers=two_way.",
+                setting="distinguishers",
             )
         kept = self.inner.num_checkpoints(self.checkpoint_every)
         if not 0 < self._count <= kept:
             raise ConfigError(
                 f"checkpoints is {max(1, self._count)}, but {name_of(self.inner)} has only {kept} with one every "
-                f"{self.checkpoint_every} generator steps. Lower checkpoints or checkpoint_every, or train longer."
+                f"{self.checkpoint_every} generator steps. Lower checkpoints or checkpoint_every, or train longer.",
+                setting="checkpoints",
             )
         if self._count * self.samples_per_generator < 2:
-            raise ConfigError("A pool of one row cannot be reweighted. Raise samples_per_generator.")
+            raise ConfigError(
+                "A pool of one row cannot be reweighted. Raise samples_per_generator.", setting="samples_per_generator"
+            )
         if self.rejection != "distinct" and (not self.drs or self.output == "distinct"):
             raise ConfigError(
-                f"rejection={self.rejection} needs drs=true and output iid or weighted. Set both, or leave it out."
+                f"rejection={self.rejection} needs drs=true and output iid or weighted. Set both, or leave it out.",
+                setting="rejection",
             )
 
     @property
     def capabilities(self) -> Capabilities:
+        """Those of the inner method, without checkpoints of its training."""
         inner = self.inner.capabilities
         uses_target = self.distinguishers in ("auto", "target")
         return Capabilities(public=inner.public, target=inner.target or uses_target, inner=self.inner)
@@ -151,7 +159,9 @@ class Boosted:
         among = [f"{self._count} critics"] if self.inner.capabilities.critics else []
         among += [f"the cells of {len(cliques)} marginals"] if (cliques := self._cliques(domain)) else []
         if not among:
-            raise ConfigError("There is no such marginal. Use other distinguishers, such as one_way.")
+            raise ConfigError(
+                "There is no such marginal. Use other distinguishers, such as one_way.", setting="distinguishers"
+            )
         what = f"{self.rounds} selections among {' and '.join(among)}"
         part = budget.fraction(self.selection_fraction)
         query = calibrate_query("selections", what, lambda noise: Selections(1 / noise, self.rounds), domain, part)
@@ -257,7 +267,9 @@ class Boosted:
                 domain.shape(clique)  # refuses unknown columns
             return self.distinguishers
         if self.distinguishers == "target" and domain.target is None:
-            raise ConfigError("distinguishers=target needs a target: declare one in the schema, or use two_way.")
+            raise ConfigError(
+                "distinguishers=target needs a target: declare one in the schema, or use two_way.", setting="target"
+            )
         pairs, name = tuple(itertools.combinations(domain.names, 2)), self.distinguishers
         if name == "auto":
             few = "two_way" if pairs else "one_way"
@@ -289,6 +301,60 @@ class Boosted:
             kept = draw_distinct(outcome.weights, generator)
             pool = pool.only(kept[rejection_sample(outcome.mixture[kept], generator)] if self.drs else kept)
         return dataclasses.replace(pool, is_weighted=True) if self.output == "weighted" else pool
+
+
+@dataclasses.dataclass(frozen=True)
+class DRS:
+    """Rejection sampling of a GAN's rows by its last critic, as in drs(dpgan). No privacy cost of its own.
+
+    Azadi et al., "Discriminator rejection sampling", 2019, normalised as in the code of Neunhoeffer, Wu and Dwork:
+    proposals of the last generator are accepted with odds that follow the last critic. Both are covered by the privacy
+    cost of the training, and no row is read again. Unlike in that code, the first proposal is not dropped.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.DRS(us.DPGAN()))  # as --method reads it
+    'drs(dpgan)'
+    """
+
+    inner: HasTrajectory
+    """The method to train: dpgan or dpctgan."""
+    _: dataclasses.KW_ONLY
+    proposals: Count = 50_000
+    """The number of rows to generate once; the accepted ones are the release."""
+
+    def __post_init__(self) -> None:
+        check_trajectory("drs", self.inner, critics=True)
+        check_settings(self)
+        self.inner.num_checkpoints(1)  # refuses a method whose critics do not score single rows
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the inner method, without checkpoints of its training."""
+        inner = self.inner.capabilities
+        return Capabilities(public=inner.public, target=inner.target, inner=self.inner)
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """The plan of the inner method."""
+        return self.inner.plan(domain, budget).under(name_of(self.inner))
+
+    def fit(self, run: Run) -> Pool:
+        """Formal guarantee: that of the inner method. Proposals, scores and rejection are post-processing."""
+        inner_key, proposal_key, shown_key, output_key = jax.random.split(run.key, 4)
+        inner = dataclasses.replace(run, key=inner_key, progress=stretch_progress(run.progress, 0.0, 0.9))
+        trajectory = self.inner.trajectory(inner, checkpoints=1, every=self.inner.num_checkpoints(1))
+        codes, positions = trajectory.models[-1].sample(self.proposals, key=proposal_key)
+        assert trajectory.critics is not None
+        values = evaluate_critics(
+            trajectory.critics,
+            1,
+            codes,
+            shown=trajectory.shown(codes, positions, shown_key),
+            progress=lambda fraction: run.report(0.9 + 0.1 * fraction, "scoring"),
+        )
+        generator = np.random.default_rng(np.asarray(jax.random.key_data(output_key)))
+        proposed = Pool(run.domain.names, codes, np.ones(len(codes)), positions)
+        return proposed.only(rejection_sample(values.mixture(np.ones(1)), generator))
 
 
 def gap_sentences(gap: float, num_rows: int) -> tuple[str, ...]:

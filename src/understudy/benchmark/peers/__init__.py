@@ -1,1 +1,0 @@
-"""Other packages as benchmark methods: a TOML file and an adapter each."""

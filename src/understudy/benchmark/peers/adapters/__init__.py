@@ -1,1 +1,0 @@
-"""Scripts that run in the environments of peers. None imports Understudy, and Understudy imports none."""

@@ -1,4 +1,0 @@
-"""The budget book of a data set: one file that holds the limit for all its releases, and what each of them has used."""
-
-from understudy.book.book import BudgetBook as BudgetBook
-from understudy.book.policy import Policy as Policy

@@ -1,0 +1,1 @@
+"""Reads schemas and code books of other tools."""

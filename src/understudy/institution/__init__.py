@@ -1,0 +1,1 @@
+"""What an institution keeps about its releases: a budget book, evidence bundles, catalogue records."""

@@ -1,1 +1,0 @@
-"""Describes what is released in the formats of other tools, from the schema and the release, never from real rows."""

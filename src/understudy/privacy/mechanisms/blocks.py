@@ -1,0 +1,112 @@
+"""Blocks of neighbouring noisy cells, and which of them stand out of their noise. Post-processing: no row is read."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+MIN_SPREAD = 0.25  # lower bound on a cell's mass relative to uniform; keeps smooth columns smooth under noise
+STANDS_OUT = 3.0  # a cell above this many standard deviations keeps its own mass; the cells between are pooled
+FAR_CELLS = 20
+"""Powers of two without a heavy cell, a factor of a million, beyond which a block is far from the others."""
+FAR_CHANCE = 1e-8
+"""The chance that noise alone makes a far block count."""
+
+
+class Blocks(NamedTuple):
+    """Ranges of neighbouring cells, in several rows of cells."""
+
+    row: np.ndarray
+    first: np.ndarray
+    length: np.ndarray
+    noisy_sum: np.ndarray
+    stands_out: np.ndarray
+
+
+def cut_blocks(noisy: np.ndarray, stddev: float, stands_out: float = STANDS_OUT) -> Blocks:
+    """Cuts each row of cells into blocks of 1, 2, 4 ... cells: the largest inside which nothing stands out.
+
+    A block stands out if its sum is above `stands_out` standard deviations of its noise. The rest is pooled: clipping
+    hundreds of empty cells at zero one by one would invent rows.
+    """
+    num_cells = noisy.shape[1]
+    depth = (num_cells - 1).bit_length()
+    sums = [np.pad(noisy, ((0, 0), (0, 2**depth - num_cells)))]
+    for _ in range(depth):
+        sums.append(sums[-1][:, 0::2] + sums[-1][:, 1::2])
+    out = [each >= stands_out * stddev * math.sqrt(2**level) for level, each in enumerate(sums)]
+    below = [np.zeros_like(out[0])]
+    for level in range(depth):
+        inside = out[level] | below[level]
+        below.append(inside[:, 0::2] | inside[:, 1::2])
+    found = []
+    active = np.ones_like(out[depth])
+    for level in range(depth, -1, -1):
+        row, at = np.nonzero(active & ~below[level])
+        first = at * 2**level
+        length = np.minimum(first + 2**level, num_cells) - first
+        block = Blocks(row, first, length, sums[level][row, at], out[level][row, at])
+        found.append([part[length > 0] for part in block])
+        active = np.repeat(active & below[level], 2, axis=1)
+    return Blocks(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+def block_masses(blocks: Blocks, parents: np.ndarray | None, stddev: float) -> np.ndarray:
+    """Masses of blocks, from their noisy sums and, below the root, from the mass of the cell that they divide.
+
+    At the root a block that does not stand out keeps only what exceeds its noise, so that empty ranges stay empty.
+    Below, the mass of a parent that the outstanding blocks leave is spread over the others: their sums are shrunk
+    towards uniform, the more the larger their noise. Masses then add up to the parent's.
+    """
+    row, _, length, sums, stands_out = blocks
+    if parents is None:
+        return np.where(stands_out, sums, np.maximum(sums - stddev * np.sqrt(length), 0.0))
+
+    def total(weights: np.ndarray) -> np.ndarray:
+        return np.maximum(np.bincount(row, weights=weights, minlength=len(parents)), 1e-12)[row]
+
+    rest = np.maximum(parents[row] - total(sums * stands_out), 0.0)
+    evenly = rest * length / total(length * ~stands_out)
+    weight = evenly**2 / np.maximum(evenly**2 + stddev**2 * length, 1e-300)
+    spread = np.maximum(weight * sums + (1 - weight) * evenly, MIN_SPREAD * evenly) * ~stands_out
+    mass = np.where(stands_out, sums, spread * rest / total(spread))
+    return mass * parents[row] / total(mass)
+
+
+def outermost_heavy(noisy: np.ndarray, stddev: float, gap: int | None = None) -> tuple[int, int] | None:
+    """The first and last cell of the blocks that stand out; a wide block may, where its single cells do not.
+
+    A block more than `gap` cells away from the others must stand out more: noise alone would else set the bounds of one
+    column in 10,000 to some 10^18, and leave one bin for all its values.
+    """
+    threshold = float(stats.norm.isf(1e-4 / (2 * len(noisy))))  # so that an empty column rarely has any
+    blocks = cut_blocks(noisy[None, :].astype(float), stddev, threshold)
+    heavy = np.flatnonzero(blocks.stands_out)
+    if len(heavy) == 0:
+        return None
+    if gap is not None and stddev:
+        deviations = blocks.noisy_sum / (stddev * np.sqrt(blocks.length))
+        heavy = _without_far(heavy, blocks, deviations, gap, float(stats.norm.isf(FAR_CHANCE / (2 * len(noisy)))))
+    first, last = int(blocks.first[heavy].min()), int((blocks.first + blocks.length)[heavy].max()) - 1
+    # Next to a block that stands out, a lower threshold is enough: a cell can only widen the bounds.
+    while first > 0 and noisy[first - 1] >= 2 * stddev:
+        first -= 1
+    while last + 1 < len(noisy) and noisy[last + 1] >= 2 * stddev:
+        last += 1
+    return first, last
+
+
+def _without_far(heavy: np.ndarray, blocks: "Blocks", deviations: np.ndarray, gap: int, threshold: float) -> np.ndarray:
+    """Of the heavy blocks, the strongest one, and on both sides those within `gap` cells or above the threshold."""
+    heavy = heavy[np.argsort(blocks.first[heavy])]
+    at = int(np.argmax(deviations[heavy]))
+    kept = [heavy[at]]
+    for side in (heavy[at + 1 :], heavy[:at][::-1]):
+        low, high = blocks.first[heavy[at]], blocks.first[heavy[at]] + blocks.length[heavy[at]]
+        for block in side:
+            start, stop = blocks.first[block], blocks.first[block] + blocks.length[block]
+            if max(start - high, low - stop) <= gap or deviations[block] >= threshold:
+                kept.append(block)
+                low, high = min(low, start), max(high, stop)
+    return np.array(kept)

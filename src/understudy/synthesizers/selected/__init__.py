@@ -1,0 +1,1 @@
+"""Private selection among the checkpoints of a training, and the tasks that they are selected for."""

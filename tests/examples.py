@@ -1,0 +1,18 @@
+"""How many examples a property is tried on: few in `make test`, many in `make long-test`."""
+
+import os
+
+from hypothesis import settings
+
+PROFILES = {"understudy": 25, "thorough": 200}
+"""Examples of a property, by profile."""
+PROFILE = os.environ.get("UNDERSTUDY_EXAMPLES", "understudy")
+
+# The same examples in every run: a failure can be repeated, and the suite's verdict is no lottery.
+settings.register_profile(PROFILE, max_examples=PROFILES[PROFILE], deadline=None, derandomize=True)
+settings.load_profile(PROFILE)
+
+
+def scaled(percent: int) -> int:
+    """A percentage of the profile's examples, where they cost or matter more than usual; 10 at least, or all."""
+    return max(min(percent, 10), percent * PROFILES[PROFILE] // 100)
