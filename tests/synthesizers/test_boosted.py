@@ -300,9 +300,7 @@ def test_selection_finds_a_late_checkpoint(task: str, holdout: float) -> None:
     for seed in range(3):
         domain = dataclasses.replace(DOMAIN, num_rows=20_000, numeric=("a",))
         rows = real_rows(20_000, domain=domain, numeric=True)
-        method = Selected(
-            Walk(), task=task, checkpoints=5, holdout_fraction=holdout, selection_fraction=0.5, clusters=2
-        )
+        method = Selected(Walk(), task=task, checkpoints=5, holdout_fraction=holdout, selection_fraction=0.5)
         model = fitted(method, book(8.0, seed), rows)
         assert distance(model.sample(20_000, key=jax.random.key(0)).codes) < 0.35  # the five are at 0.56, 0.42, ..., 0
 

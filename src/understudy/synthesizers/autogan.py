@@ -68,8 +68,7 @@ class AutoGAN(GANSettings, NeuralMethod):
     """A GAN in the code space of a private autoencoder; a private critic compares decoded rows with real ones.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.AutoGAN(steps=2000))  # as --method reads it
+    >>> us.express(us.AutoGAN(steps=2000))  # as --method reads it
     'autogan(steps=2000)'
     """
 

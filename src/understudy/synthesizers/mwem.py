@@ -54,8 +54,7 @@ class MWEM:
     """A histogram of all columns, or of each group of columns, fitted to noisy answers by multiplicative weights.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.MWEM(rounds=20))  # as --method reads it
+    >>> us.express(us.MWEM(rounds=20))  # as --method reads it
     'mwem(rounds=20)'
     """
 

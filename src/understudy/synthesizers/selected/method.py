@@ -62,8 +62,7 @@ class Selected:
     """The checkpoints of a training that serve a task best, selected privately by held-out rows.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.Selected(us.DPGAN(), k=3))  # as --method reads it
+    >>> us.express(us.Selected(us.DPGAN(), k=3))  # as --method reads it
     'selected(dpgan, k=3)'
     """
 
@@ -83,8 +82,6 @@ class Selected:
     training rows score too, and the two compose sequentially."""
     selection_fraction: InnerFraction = 0.1
     """Without a holdout: the fraction of the budget for the selection."""
-    clusters: Count = 8
-    """The number of centres of task=clustering."""
 
     def __post_init__(self) -> None:
         check_trajectory("selected", self.inner)
@@ -225,9 +222,7 @@ class Selected:
             return row_functions([class_score(table, domain, self.task) for table in tables])
         if self.task == "squared_loss":
             return row_functions([number_score(table, domain, scales) for table in tables], sees_numbers=True)
-        return row_functions(
-            [cluster_score(table, domain, scales, self.clusters, seed) for table in tables], sees_numbers=True
-        )
+        return row_functions([cluster_score(table, domain, scales, seed) for table in tables], sees_numbers=True)
 
 
 def _marginal(table: np.ndarray, domain: Domain, clique: Clique) -> np.ndarray:
