@@ -198,11 +198,7 @@ def _count_values(column: Column, table: pa.Table, given: pa.Table) -> _Counts:
 
 
 def _outlook(
-    schema: Schema,
-    method: Synthesizer | str,
-    guarantee: Guarantee,
-    binning: Binning,
-    counts: Mapping[str, _Counts],
+    schema: Schema, method: Synthesizer | str, guarantee: Guarantee, binning: Binning, counts: Mapping[str, _Counts]
 ) -> Outlook:
     try:
         made = make_plan(schema, method, guarantee, binning=binning)

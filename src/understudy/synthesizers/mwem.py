@@ -203,8 +203,7 @@ class MWEM:
         Estimated lists of categories are merged until they do (`encoding.merge_rarest`).
         """
         return next(
-            (group for group in self._groups(domain) if domain.size(group) > MAX_CELLS or len(group) > MAX_COLUMNS),
-            (),
+            (group for group in self._groups(domain) if domain.size(group) > MAX_CELLS or len(group) > MAX_COLUMNS), ()
         )
 
     def _groups(self, domain: Domain) -> list[Clique]:

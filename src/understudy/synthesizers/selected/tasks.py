@@ -257,11 +257,7 @@ def number_score(table: Sample, domain: Domain, scales: Sequence[NumericDomain |
 
 
 def cluster_score(
-    table: Sample,
-    domain: Domain,
-    scales: Sequence[NumericDomain | None],
-    seed: np.ndarray,
-    clusters: int = CLUSTERS,
+    table: Sample, domain: Domain, scales: Sequence[NumericDomain | None], seed: np.ndarray, clusters: int = CLUSTERS
 ) -> Score:
     """One minus the distance to the nearest centre of a cluster, over the largest possible distance."""
     centres = find_centres(_points(table, domain, scales), clusters, seed)
