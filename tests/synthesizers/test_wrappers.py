@@ -246,19 +246,19 @@ def test_centres_score_each_row_by_its_distance() -> None:
     centres = find_centres(points, 4, seed)
     assert len(centres) == 4
     np.testing.assert_array_equal(centres, find_centres(points, 4, seed))
-    score = cluster_score(Sample(codes, positions), domain, scales, seed, clusters=4)
+    score = cluster_score(Sample(codes, positions), domain, scales, 4, seed)
     scores = score(Sample(codes, positions))
     assert scores.min() >= 0
     assert scores.max() <= 1
     again = [float(score(Sample(codes[i : i + 1], positions[i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]
     np.testing.assert_array_equal(scores[:50], again)
-    better = cluster_score(Sample(codes, positions), domain, scales, seed, clusters=40)
+    better = cluster_score(Sample(codes, positions), domain, scales, 40, seed)
     assert better(Sample(codes, positions)).mean() > scores.mean() + 0.02
     ends = np.asarray([[0, 0, 0], [2, 3, 9]], np.int32)
     at = np.asarray([[np.nan, 0.0, 0.0], [np.nan, 1.0, 1.0]])
     alone = Sample(ends[:1], at[:1])
     assert len(find_centres(_points(alone, domain, scales), 3, seed)) == 1  # no more centres than there are points
-    one = cluster_score(alone, domain, scales, seed, clusters=3)
+    one = cluster_score(alone, domain, scales, 3, seed)
     np.testing.assert_allclose(one(Sample(ends, at)), [1.0, 0.0], atol=1e-12)
     null = Sample(np.asarray([[0, 4, 0]], np.int32), np.asarray([[np.nan, np.nan, 0.0]]))
     np.testing.assert_allclose(one(null), 1 - np.sqrt(1 / 3))

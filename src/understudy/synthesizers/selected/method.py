@@ -51,6 +51,8 @@ ONLY_SUMS = Advice(
 )
 TRAINING, HOLDOUT = "training rows", "held-out rows"
 """The two partitions of the units, as the ledger names them."""
+CLUSTERS = 8
+"""The number of centres of task=clustering."""
 MAX_ROWS = 50_000
 """Synthetic rows that the model of a task is trained on, at most."""
 LARGE_MISS = 0.1
@@ -222,7 +224,9 @@ class Selected:
             return row_functions([class_score(table, domain, self.task) for table in tables])
         if self.task == "squared_loss":
             return row_functions([number_score(table, domain, scales) for table in tables], sees_numbers=True)
-        return row_functions([cluster_score(table, domain, scales, seed) for table in tables], sees_numbers=True)
+        return row_functions(
+            [cluster_score(table, domain, scales, CLUSTERS, seed) for table in tables], sees_numbers=True
+        )
 
 
 def _marginal(table: np.ndarray, domain: Domain, clique: Clique) -> np.ndarray:

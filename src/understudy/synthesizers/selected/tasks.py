@@ -35,8 +35,6 @@ TASKS: dict[str, Task | None] = dict.fromkeys(
 
 TREES, DEPTH, LEAF = 30, 12, 5
 """The size of a forest: trees, their depth, and the least number of synthetic rows in a leaf."""
-CLUSTERS = 8
-"""The number of centres of task=clustering."""
 MAX_BITS = 2.0
 """The log-loss of a row, in bits, is clamped to this; chance is 1."""
 
@@ -257,7 +255,7 @@ def number_score(table: Sample, domain: Domain, scales: Sequence[NumericDomain |
 
 
 def cluster_score(
-    table: Sample, domain: Domain, scales: Sequence[NumericDomain | None], seed: np.ndarray, clusters: int = CLUSTERS
+    table: Sample, domain: Domain, scales: Sequence[NumericDomain | None], clusters: int, seed: np.ndarray
 ) -> Score:
     """One minus the distance to the nearest centre of a cluster, over the largest possible distance."""
     centres = find_centres(_points(table, domain, scales), clusters, seed)
