@@ -78,7 +78,6 @@ MAY_IMPORT_STEWARD = {
     "steward": "itself",
     "cli": "shows it to the steward",
     "studio": "shows it to the steward",
-    "evaluation": "outside the guarantee: compares with real rows",
     "graphs/check.py": "for the steward only",
     "__init__.py": "loads its names late",
 }

@@ -9,7 +9,7 @@ import pytest
 
 import understudy as us
 from understudy.notes import Level, Note
-from understudy.privacy.rows.totals import CONTRADICTED, Totals
+from understudy.privacy.rows.rows import CONTRADICTED, Totals
 
 CATEGORIES = {"a": ("x", "y", "z"), "b": ("u", "v", "w"), "c": ("k", "l", "m", "n", "o")}
 

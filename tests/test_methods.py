@@ -155,7 +155,6 @@ def test_names_survive_being_written(workload: list[list[str]]) -> None:
         ("boosted(dpgan, dpgan)", "positional arguments"),
         ("boosted(dpgan, round=5)", "Did you mean 'rounds'?"),
         ("drs(dpgan, proposals=0)", "proposals must be a whole number"),
-        ("selected(dpgan, clusters=0)", "clusters must be a whole number"),
         ('mst("', "unterminated string literal"),
     ],
 )

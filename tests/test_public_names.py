@@ -23,7 +23,7 @@ FUNCTIONS = {name: value for name, value in VALUES.items() if inspect.isfunction
 CLASSES = {
     name: value
     for name, value in VALUES.items()
-    if inspect.isclass(value) and not issubclass(value, Exception) and value is not Synthesizer
+    if inspect.isclass(value) and not issubclass(value, Exception) and value not in (Synthesizer, Model)
 }
 METHODS = sorted(place.partition(":")[2] for place in SYNTHESIZERS.values())
 

@@ -52,7 +52,22 @@ class DPCTGAN(Networks, us.DPCTGAN):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PATECTGAN(Networks, us.PATECTGAN):
+class Votes:
+    """How teachers and student of the papers train."""
+
+    pool: Count = 4
+    teacher_steps: Count = 1
+    student_steps: Count = 4
+    betas: tuple[Fraction, Fraction] = (0.5, 0.9)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PATEGAN(Votes, us.PATEGAN):
+    pass
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PATECTGAN(Votes, Networks, us.PATECTGAN):
     pass
 
 
@@ -105,7 +120,7 @@ class PublishedLoss(ReconstructionLoss):
         return terms.sum() / (1 if self.reduction == "sum" else len(level))
 
 
-METHODS = {name.lower(): f"{__name__}:{name}" for name in ("DPGAN", "DPCTGAN", "PATECTGAN", "AutoGAN")}
+METHODS = {name.lower(): f"{__name__}:{name}" for name in ("DPGAN", "DPCTGAN", "PATEGAN", "PATECTGAN", "AutoGAN")}
 
 
 def read(expression: str) -> Synthesizer:

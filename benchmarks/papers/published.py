@@ -65,7 +65,6 @@ def quail_dpgan_published(num_features: int, num_rows: int) -> us.DPGAN:
 
 _CTGAN: dict[str, Any] = {
     "features": "modes",
-    "num_modes": 10,
     "arch": "ctgan",
     "latent": 128,
     "generator_widths": (256, 256),
@@ -91,6 +90,7 @@ def quail_dpctgan(num_rows: int) -> us.DPCTGAN:
     """
     return methods.DPCTGAN(
         **_CTGAN,
+        num_modes=10,
         loss="wgan",
         condition_weight=0.0,
         noise_multiplier=5.0,
@@ -111,7 +111,7 @@ def quail_pategan(num_features: int, num_rows: int, iterations: int = 32) -> us.
     of them at epsilon 1. Here the number is a setting, and noise is the least that fits it. A student step takes 64 of
     the 320 rows labelled last; in the code each batch is used once.
     """
-    return us.PATEGAN(
+    return methods.PATEGAN(
         **NO_MARGINALS,
         target_fraction=0.0,
         features="typed",

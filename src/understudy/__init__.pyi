@@ -33,6 +33,7 @@ from understudy.institution.bundle import verify_bundle as verify_bundle
 from understudy.institution.bundle import write_bundle as write_bundle
 from understudy.institution.metadata.about import About as About
 from understudy.institution.metadata.describe import describe_release as describe_release
+from understudy.models.protocol import Model as Model
 from understudy.planning.accuracy import guarantee_for as guarantee_for
 from understudy.planning.mock import mock as mock
 from understudy.privacy.accounting.ledger import Guarantee as Guarantee
@@ -61,6 +62,8 @@ from understudy.synthesizers.boosted.method import DRS as DRS
 from understudy.synthesizers.boosted.method import Boosted as Boosted
 from understudy.synthesizers.dpgan import DPCTGAN as DPCTGAN
 from understudy.synthesizers.dpgan import DPGAN as DPGAN
+from understudy.synthesizers.expressions import express as express
+from understudy.synthesizers.expressions import read_method as read_method
 from understudy.synthesizers.gem import GEM as GEM
 from understudy.synthesizers.independent import Independent as Independent
 from understudy.synthesizers.mst import MST as MST

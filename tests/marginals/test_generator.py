@@ -1,7 +1,8 @@
 """The generator stage: its loss is that of the marginals, it reproduces them, and each counts by its precision."""
 
+import dataclasses
 import itertools
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,14 @@ from understudy.training.critics import one_hot_blocks
 
 SIZES = (3, 11, 2, 70)
 DOMAIN = Domain(names=("a", "b", "c", "d"), sizes=SIZES, num_rows=1000)
-QUICK = GeneratorSettings(steps=300, components=100, width=32, depth=1, latent=8, learning_rate=0.02, shrinkage=0.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Unshrunk(GeneratorSettings):
+    shrinkage: ClassVar[float] = 0.0
+
+
+QUICK = Unshrunk(steps=300, components=100, width=32, depth=1, latent=8, learning_rate=0.02)
 KEY = jax.random.key(0)
 
 
@@ -135,7 +143,7 @@ def test_columns_that_were_not_measured_together_stay_independent() -> None:
     domain = Domain(names=tuple("abcd"), sizes=(2,) * 4, num_rows=1000)
     same = np.array([[500.0, 0], [0, 500]])
     measured = [Measurement(("a", "b"), same, 5.0), Measurement(("c", "d"), same, 5.0)]
-    settings = GeneratorSettings(**{**vars(QUICK), "shrinkage": 0.01})
+    settings = GeneratorSettings(**vars(QUICK))
     model = estimate_generator(domain, measured, total=1000, settings=settings, key=KEY)[-1].model
     together, *apart = model.marginals([("a", "b"), ("a", "c"), ("b", "d")])
     np.testing.assert_allclose(together, same / 1000, atol=0.03)
@@ -145,7 +153,7 @@ def test_columns_that_were_not_measured_together_stay_independent() -> None:
 def test_a_warm_start_goes_on_from_the_model() -> None:
     measured = [Measurement(("x", "y"), of_small(("x", "y")), 1.0)]
     first = estimate_generator(SMALL, measured, total=1000, settings=QUICK, key=KEY)[-1]
-    brief = GeneratorSettings(**{**vars(QUICK), "steps": 3, "learning_rate": 1e-4})
+    brief = dataclasses.replace(QUICK, steps=3, learning_rate=1e-4)
 
     def error(model: MixtureOfProducts) -> float:
         return float(np.abs(1000 * model.marginals([("x", "y")])[0] - of_small(("x", "y"))).max())
@@ -157,7 +165,7 @@ def test_a_warm_start_goes_on_from_the_model() -> None:
 
 def test_it_is_saved_as_a_mixture() -> None:
     measured = [Measurement(("x",), of_small(("x",)), 1.0)]
-    brief = GeneratorSettings(**{**vars(QUICK), "steps": 2})
+    brief = dataclasses.replace(QUICK, steps=2)
     model: Model = estimate_generator(SMALL, measured, total=1000, settings=brief, key=KEY)[-1].model
     loaded = MODELS[model.kind].from_arrays(*model.to_arrays())
     assert type(loaded) is MixtureOfProducts
@@ -182,6 +190,6 @@ def test_new_measurements_need_no_new_program() -> None:
 
 def test_divergence_is_refused() -> None:
     measured = [Measurement(("x", "y"), of_small(("x", "y")), 1.0)]
-    wild = GeneratorSettings(**{**vars(QUICK), "learning_rate": 1e38})
+    wild = dataclasses.replace(QUICK, learning_rate=1e38)
     with pytest.raises(Diverged):
         estimate_generator(SMALL, measured, total=1000, settings=wild, key=KEY)

@@ -153,7 +153,7 @@ PUBLIC = {
         "event_from_json",
     },
     "graph": {"GraphUnit", "TAILS_SENSITIVITY", "block_pairs"},
-    "langevin": {"Law", "SCHEDULES", "Stage", "StepParameters"}
+    "langevin": {"Chain", "Dynamics", "Law", "SCHEDULES", "Stage", "StepParameters"}
     | {"langevin_step", "stages", "step_parameters", "zero_momentum"},
     "ledger": {
         "Budget",

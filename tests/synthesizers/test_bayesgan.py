@@ -23,7 +23,9 @@ from understudy.privacy.accounting.ledger import Budget, Query
 from understudy.privacy.gradients.clipping import Clip, RowLoss
 from understudy.privacy.gradients.dpsgd import ChargedSteps
 from understudy.privacy.gradients.langevin import (
+    Chain,
     ChargedUpdates,
+    Dynamics,
     Stage,
     StepParameters,
     langevin_step,
@@ -92,29 +94,26 @@ def chain_moments(
     batch = Batches(jnp.arange(NUM_ROWS)[None], jnp.ones((1, NUM_ROWS), dtype=bool))
     charged = charged_updates(units, 1.0, (eta, multiplier, extra))
 
-    def step(state: tuple, key: Array) -> tuple[tuple, Array]:
-        def one(network: eqx.nn.Linear, momentum: eqx.nn.Linear, own: Array) -> tuple:
+    def step(state: Chain, key: Array) -> tuple[Chain, Array]:
+        def one(network: eqx.nn.Linear, momentum: eqx.nn.Linear, own: Array) -> Chain:
             rest = jax.tree_util.tree_map(lambda leaf: -leaf / PRIOR**2, network)
             return noisy_langevin_step(
                 charged,
                 of_row,
-                network,
-                momentum,
-                rest,
+                Chain(network, momentum),
+                Dynamics(rest, 1.0, friction),
                 Clip.flat(clip),
                 batch=batch,
                 iteration=jnp.asarray(0),
-                scale=1.0,
-                friction=friction,
                 key=own,
             )
 
-        state = jax.vmap(one)(*state, jax.random.split(key, chains))  # type: ignore[call-arg]
-        return state, state[0].weight
+        state = jax.vmap(one)(*state, jax.random.split(key, chains))
+        return state, state.network.weight
 
     fair = np.random.default_rng(0).normal(POSTERIOR_MEAN, math.sqrt(POSTERIOR_VARIANCE), (chains, 1))
     begin = network_of(jnp.asarray(fair, jnp.float32))
-    run = jax.jit(lambda keys: jax.lax.scan(step, (begin, zero_momentum(begin)), keys)[1])
+    run = jax.jit(lambda keys: jax.lax.scan(step, Chain(begin, zero_momentum(begin)), keys)[1])
     path = np.asarray(run(jax.random.split(jax.random.key(7), 500)))[100:].reshape(-1)
     return float(path.mean()), float(path.var())
 
@@ -174,14 +173,11 @@ def test_total_noise_of_an_update_is_the_stated_one() -> None:
         moved, _ = noisy_langevin_step(
             charged_updates(units, 1.0, (stage.eta, multiplier, extra)),
             of_row,
-            network,
-            zero_momentum(network),
-            zero_momentum(network),
+            Chain(network, zero_momentum(network)),
+            Dynamics(zero_momentum(network), drift_sensitivity / 2.0, 1.0),
             Clip.flat(2.0),
             batch=batch,
             iteration=jnp.asarray(0),
-            scale=drift_sensitivity / 2.0,
-            friction=1.0,
             key=jax.random.key(3),
         )
         variance = max(2 * stage.eta, (stage.eta * multiplier * drift_sensitivity) ** 2)
@@ -194,7 +190,9 @@ def test_total_noise_of_an_update_is_the_stated_one() -> None:
 def test_without_noise_an_update_follows_the_drift() -> None:
     network, drift = network_of(jnp.asarray([1.0, 2.0])), network_of(jnp.asarray([3.0, -1.0]))
     eta, none = jnp.asarray(0.1), jnp.asarray(0.0)
-    moved, velocity = langevin_step(network, drift, drift, eta=eta, stddev=none, friction=0.25, key=jax.random.key(0))
+    moved, velocity = langevin_step(
+        Chain(network, drift), drift, eta=eta, stddev=none, friction=0.25, key=jax.random.key(0)
+    )
     np.testing.assert_allclose(velocity.weight, 0.85 * drift.weight, rtol=1e-6)
     np.testing.assert_allclose(moved.weight, network.weight + velocity.weight, rtol=1e-6)
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.papers.pgb.core import best_response
 from understudy.synthesizers.boosted.game import (
     AVERAGES,
     FAILURE,
@@ -16,7 +17,6 @@ from understudy.synthesizers.boosted.game import (
     Together,
     Values,
     acceptance,
-    best_response,
     draw_accepted,
     draw_distinct,
     evaluate_critics,

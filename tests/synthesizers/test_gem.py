@@ -139,7 +139,6 @@ def test_progress_rises_to_one() -> None:
         ({"workload": ()}, "workload"),
         ({"workload": (("a", "a"),)}, "workload"),
         ({"components": 0}, "components"),
-        ({"shrinkage": -1.0}, "shrinkage"),
         ({"steps": 1.5}, "steps"),
     ],
 )

@@ -63,7 +63,7 @@ def test_votes_teach_what_goes_together() -> None:
     method = (
         "pategan(iterations=150, latent=4, generator_widths=[16, 16], teachers=20, teacher_batch=8, "
         "teacher_learning_rate=0.05, "
-        "student_batch=64, student_steps=2, critic_learning_rate=0.02, memory=512, queries=2400)"
+        "student_batch=64, critic_learning_rate=0.02, memory=512, queries=2400)"
     )
     release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, seed=0)
     fake = release.sample(1000, seed=0)
@@ -310,7 +310,7 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
     schema, table = survey()
     public = pa.table({"insurance": ["no"] * 300, "region": ["west"] * 300, "age": [30] * 300})
     settings = SMALL.replace("iterations=20", "iterations=1")
-    method = f"pategan({settings}, warm_steps=300, marginals_fraction=0.0, critic_learning_rate=1e-2)"
+    method = f"pategan({settings}, marginals_fraction=0.0, critic_learning_rate=1e-2)"
     release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, public=lambda: public)
     fake = release.sample(500, seed=0)
     assert np.mean(np.asarray(fake["region"].to_pylist()) == "west") > 0.6

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 import understudy as us
 from benchmarks.papers.command import require_tables
@@ -30,7 +30,7 @@ from understudy.privacy.accounting.events import Event, Selections, SubsampledGa
 from understudy.privacy.accounting.ledger import Budget, Plan
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
-from understudy.synthesizers.boosted.game import Outcome, reject_exactly
+from understudy.synthesizers.boosted.game import Outcome, Select, reject_exactly
 from understudy.synthesizers.boosted.method import DRS
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory
@@ -120,6 +120,11 @@ class PublishedNoise:
             return dataclasses.replace(event, noise_multiplier=self.critic)
         assert isinstance(event, Selections)
         return dataclasses.replace(event, epsilon=self.selection / 2)
+
+
+def best_response(real_means: Float[np.ndarray, " distinguishers"]) -> Select:
+    """The selection without privacy, for public rows: the distinguisher with the largest gain, the first on ties."""
+    return lambda means: int(np.argmax(real_means + 1.0 - means))
 
 
 @dataclasses.dataclass(frozen=True)

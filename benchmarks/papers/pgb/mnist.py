@@ -34,6 +34,7 @@ import numpy as np  # noqa: E402
 from jaxtyping import Array, Float, PRNGKeyArray  # noqa: E402
 
 from benchmarks.papers.command import run_script  # noqa: E402
+from benchmarks.papers.pgb.core import best_response  # noqa: E402
 from benchmarks.papers.pgb.mnist_budget import (  # noqa: E402
     PROFILES,
     Profile,
@@ -64,7 +65,6 @@ from understudy.synthesizers.boosted.game import (  # noqa: E402
     Constant,
     Outcome,
     Together,
-    best_response,
     draw_distinct,
     evaluate_critics,
     play,

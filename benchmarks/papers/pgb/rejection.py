@@ -29,7 +29,6 @@ from understudy.synthesizers.boosted.game import (  # noqa: E402
     Together,
     Values,
     acceptance,
-    best_response,
     play,
     reject_exactly,
 )
@@ -60,7 +59,7 @@ def one(seed: int, samples: int, *, strength: float, rate: str, rounds: int) -> 
     flat = np.full(len(cells), 1 / len(cells))
     together = Together([Values(critics[:, cells]), Constant(len(cells))])
     means = np.append(critics @ real, 0.5)
-    outcome = play(together, best_response(means), rounds=rounds, learning_rate=rate)
+    outcome = play(together, core.best_response(means), rounds=rounds, learning_rate=rate)
     phi, scores = outcome.weights, outcome.mixture
     distinct = 1 - (1 - phi) ** len(cells)  # the probability that a row is among as many draws
     found = {

@@ -29,7 +29,8 @@ from understudy.errors import ConfigError, UnderstudyWarning
 from understudy.privacy.accounting.ledger import Guarantee
 from understudy.release import check_seed, check_size
 from understudy.run.failure import SpentError
-from understudy.synthesizers import express, name_of, read_method
+from understudy.synthesizers import express, read_method
+from understudy.synthesizers.registry import name_of
 
 Report = Callable[[int], None]
 """Receives the number of runs that are done."""
@@ -95,12 +96,7 @@ def make_target(method: str, epsilon: float | None, delta: float | None = None, 
 
 
 def make_runs(
-    target: Target,
-    numbers: range,
-    *,
-    seed: int | None = None,
-    report: Report | None = None,
-    deadline: float = math.inf,
+    target: Target, numbers: range, *, seed: int | None = None, report: Report | None = None, deadline: float = math.inf
 ) -> Runs:
     """Runs the pipeline once for each number, until the deadline (of `time.monotonic`).
 

@@ -13,8 +13,8 @@ from understudy._version import __version__
 from understudy.audit.observation import PARTS, Observation
 from understudy.errors import ConfigError
 from understudy.run.atomic import write_file
-from understudy.synthesizers import name_of, read_method
-from understudy.synthesizers.registry import REVISIONS
+from understudy.synthesizers import read_method
+from understudy.synthesizers.registry import REVISIONS, name_of
 
 FORMAT, FORMAT_VERSION = "understudy-audit-runs", 1
 

@@ -27,11 +27,7 @@ TIMEOUT = 60.0
 
 
 def fetch_table(
-    name: str,
-    folder: str | os.PathLike[str] | None = None,
-    *,
-    mirror: str | None = None,
-    timeout: float = TIMEOUT,
+    name: str, folder: str | os.PathLike[str] | None = None, *, mirror: str | None = None, timeout: float = TIMEOUT
 ) -> list[Path]:
     """Downloads a table, checks its content and writes its files; returns their paths.
 

@@ -157,11 +157,7 @@ def failed(error: BaseException) -> Record:
 
 def failure(reason: str, message: str) -> Record:
     """The record of a failed cell. `reason`: time, memory, died, error or install."""
-    return {
-        "status": FAILED,
-        "failure": {"reason": reason, "message": " ".join(message.split())[:500]},
-        "metrics": {},
-    }
+    return {"status": FAILED, "failure": {"reason": reason, "message": " ".join(message.split())[:500]}, "metrics": {}}
 
 
 def complete(record: Record, *, engine: str, peak_mb: float | None) -> Record:

@@ -164,13 +164,7 @@ class CellScores:
     """Of the whole tables `train`, `test` and `synthetic`, and of the synthetic table as `scored`."""
 
 
-def score_table(
-    synthetic: pa.Table,
-    reference: Reference,
-    metrics: Sequence[str],
-    *,
-    seed: int = 0,
-) -> CellScores:
+def score_table(synthetic: pa.Table, reference: Reference, metrics: Sequence[str], *, seed: int = 0) -> CellScores:
     """Score a synthetic table on one core. Not private: it reads all real rows.
 
     Args:

@@ -10,7 +10,6 @@ from understudy.encoding.fit import assumed_domain as assumed_domain
 from understudy.encoding.fit import declared_codec as declared_codec
 from understudy.encoding.fit import fit_codec as fit_codec
 from understudy.encoding.fit import merge_rarest as merge_rarest
-from understudy.encoding.reexpression import Reexpression as Reexpression
 from understudy.encoding.reexpression import on_break as on_break
 from understudy.encoding.reexpression import reexpress as reexpress
 from understudy.encoding.reexpression import rule_notes as rule_notes

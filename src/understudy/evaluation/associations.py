@@ -64,9 +64,7 @@ def dependences(real: EncodedTable, synthetic: EncodedTable) -> Result:
     fractions = theirs[upper][depends] / ours[upper][depends]
     why = f"No two columns of the real table have an association of at least {NOTICEABLE:g}."
     return Result(
-        scores={
-            "dependences_kept": Score(float(np.mean(fractions >= KEPT))) if depends.any() else Score.none(why),
-        },
+        scores={"dependences_kept": Score(float(np.mean(fractions >= KEPT))) if depends.any() else Score.none(why)},
         settings={
             "dependence_real_rows": real.num_rows,
             "dependence_synthetic_rows": synthetic.num_rows,

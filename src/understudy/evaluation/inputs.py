@@ -18,8 +18,8 @@ from understudy.evaluation.table import REAL_TABLE, ColumnSpec, EncodedTable, La
 from understudy.models.pool import WEIGHT_COLUMN, draw_indices
 from understudy.rules.values import format_list, to_python
 from understudy.schema import OTHER, Schema
-from understudy.steward.check import without_missing
 from understudy.tables import Frame, ReadOptions, read_table
+from understudy.tables.cast import plain_without_missing
 from understudy.tables.path import table_stem
 
 Source: TypeAlias = "Frame | str | os.PathLike[str]"
@@ -254,7 +254,7 @@ def _lost_cells(nulls: Mapping[str, int], table: pa.Table, schema: Schema) -> It
 def _null_counts(table: pa.Table, schema: Schema) -> dict[str, int]:
     """Nulls by column, values that are declared missing among them."""
     names = [column.name for column in schema.modelled if table.column_names.count(column.name) == 1]
-    return {name: without_missing(table.column(name), schema[name]).null_count for name in names}
+    return {name: plain_without_missing(table.column(name), schema[name]).null_count for name in names}
 
 
 def _split_rows(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -87,13 +87,32 @@ class Scorecard(Summarized, Mapping[str, object]):
         return self._content
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the document as JSON, atomically; never into a release, which may be shared."""
+        """Write the document as JSON, atomically.
+
+        Args:
+            path: The file; never in a release, which may be shared.
+            force: Replace an existing file.
+
+        Raises:
+            ConfigError: The file is in a release.
+            TableError: The file exists, or cannot be written.
+        """
         text = json.dumps(self._content, ensure_ascii=False, allow_nan=False)
         write_confidential(path, f"{text}\n".encode(), force=force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Scorecard":
-        """Read what `save` wrote."""
+        """Read what `save` wrote.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The scorecard.
+
+        Raises:
+            ConfigError: The file cannot be read, or holds no scorecard.
+        """
         try:
             content = json.loads(Path(path).read_bytes())
         except FileNotFoundError:

@@ -55,10 +55,7 @@ def validity(real: EncodedTable, synthetic: EncodedTable) -> Result:
         parts = [part for causes in columns.values() if (part := causes[cause]) is not None]
         scores[cause] = Score(float(np.mean(parts))) if parts else Score.none(reason)
     scores["impossible_pairs"] = pair_score
-    return Result(
-        scores=scores,
-        details={"columns": columns, "pairs": pairs},
-    )
+    return Result(scores=scores, details={"columns": columns, "pairs": pairs})
 
 
 def _faults(table: EncodedTable, spec: ColumnSpec) -> dict[str, float | None]:
@@ -120,10 +117,7 @@ def rule_violations(
     return Result(
         scores={"constraint_violations": score},
         settings=settings,
-        details={
-            "rules": [entry | _count_broken(masks) for entry, masks in found],
-            "any": _count_broken(any_rule),
-        },
+        details={"rules": [entry | _count_broken(masks) for entry, masks in found], "any": _count_broken(any_rule)},
     )
 
 

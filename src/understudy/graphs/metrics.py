@@ -103,17 +103,13 @@ def evaluate(
     described = {name: _describe(edges, declared, seed) for name, edges in graphs.items()}
     real_sizes, _ = described["real"]
     values = {
-        name: {
-            **{f"{what} distance": _distance(real_sizes[what], each) for what, each in sizes.items()},
-            **figures,
-        }
+        name: {**{f"{what} distance": _distance(real_sizes[what], each) for what, each in sizes.items()}, **figures}
         for name, (sizes, figures) in described.items()
     }
     again = _community_sizes(graphs["real"], declared.num_nodes, seed + 1)
     values["real"]["community distance"] = _distance(real_sizes["community"], again)
     return GraphScores(
-        values,
-        {name: Counter(sorted(sizes["degree"].astype(int).tolist())) for name, (sizes, _) in described.items()},
+        values, {name: Counter(sorted(sizes["degree"].astype(int).tolist())) for name, (sizes, _) in described.items()}
     )
 
 

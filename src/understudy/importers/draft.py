@@ -198,11 +198,7 @@ class Draft:
             return
         elif self._base is None and column.kind in ("categorical", "integer", "real") and column.categories is None:
             self._columns[column.name] = Column(
-                name=column.name,
-                kind="categorical",
-                nullable=column.nullable,
-                missing=column.missing,
-                drop=column.drop,
+                name=column.name, kind="categorical", nullable=column.nullable, missing=column.missing, drop=column.drop
             )
             if not self.refine(name, what, categories=listed, closed=True):
                 self._columns[column.name] = column

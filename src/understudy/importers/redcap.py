@@ -21,11 +21,7 @@ _HEADERS = {
     "form": ("form name", "form_name"),
     "type": ("field type", "field_type"),
     "label": ("field label", "field_label"),
-    "choices": (
-        "choices, calculations, or slider labels",
-        "choices or calculations",
-        "select_choices_or_calculations",
-    ),
+    "choices": ("choices, calculations, or slider labels", "choices or calculations", "select_choices_or_calculations"),
     "validation": (
         "text validation type or show slider number",
         "text validation type",

@@ -17,14 +17,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.learners.targets import (
-    PRIVATE,
-    ClassWeight,
-    check_classes,
-    class_query,
-    class_weights,
-    target_of,
-)
+from understudy.learners.targets import PRIVATE, ClassWeight, check_classes, class_query, class_weights, target_of
 from understudy.models.inputs import NUMBERS, Examples, Inputs, inputs_of, seen_columns
 from understudy.models.neural import apply_layers
 from understudy.models.predictors import Layers, LogitModel, NaiveBayesModel, NumberModel, OneVersusRest, PriorModel

@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -27,7 +27,7 @@ from understudy.marginals.estimation import MIN_VARIANCE, Measurement
 from understudy.models.mixture import MixtureOfProducts
 from understudy.models.neural import Generator, block_log_softmax
 from understudy.schema import Domain
-from understudy.synthesizers.settings import Count, Fraction, NotNegative, Positive
+from understudy.synthesizers.settings import Count, Fraction, Positive
 from understudy.training.calls import cached_jit
 from understudy.training.critics import one_hot_blocks
 from understudy.training.loop import RunOptions, run_training
@@ -66,7 +66,7 @@ class GeneratorSettings:
     """Width and number of the network's hidden layers."""
     latent: Count = 64
     """The size of a latent vector."""
-    shrinkage: NotNegative = 0.01
+    shrinkage: ClassVar[float] = 0.01
     """The weight of an error from independence in every 2-way marginal, relative to that from a measured marginal of
     mean precision. Without it the network invents dependence between columns that were not measured together."""
     ema_decay: Fraction = 0.98

@@ -15,6 +15,5 @@ from understudy.models.protocol import MODELS as MODELS
 from understudy.models.protocol import Model as Model
 from understudy.models.protocol import Sample as Sample
 from understudy.models.protocol import load_model as load_model
-from understudy.models.protocol import register as register
 from understudy.models.protocol import save_model as save_model
 from understudy.models.quail import QuailModel as QuailModel

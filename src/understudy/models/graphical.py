@@ -130,8 +130,7 @@ class GraphicalModel:
             (size,) = self.domain.shape((name,))
             if mask.shape != (size,):
                 raise ConditionError(
-                    f"Column {name!r} has {size} codes; the condition has a mask of shape {mask.shape}.",
-                    column=name,
+                    f"Column {name!r} has {size} codes; the condition has a mask of shape {mask.shape}.", column=name
                 )
             evidence.append((self._ranking.axes((name,))[0], np.where(mask, 0.0, -np.inf)))
         return self._messenger.calibrate(self._ranked_potentials(), evidence)

@@ -36,7 +36,15 @@ def concatenate(samples: Sequence[Sample], num_rows: int) -> Sample:
 
 @runtime_checkable
 class Model(Protocol):
-    """A distribution over encoded rows, as a release holds it."""
+    """A distribution over encoded rows, as a release holds it.
+
+    >>> import pyarrow as pa
+    >>> import understudy as us
+    >>> schema = us.Schema(columns=(us.Column(name="member", kind="boolean", nullable=False),))
+    >>> release = us.fit(pa.table({"member": [True, False] * 50}), "independent", epsilon=1, schema=schema)
+    >>> isinstance(release.model, us.Model), release.model.names
+    (True, ('member',))
+    """
 
     kind: ClassVar[str]
     """Its name in a release."""

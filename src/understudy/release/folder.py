@@ -113,7 +113,15 @@ class AnyRelease(Summarized):
         return dataclasses.replace(self, tables=((Path(path).name, digest_of(path)),))
 
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Writes the release as a folder, completely or not at all. Then deletes the checkpoint of its run."""
+        """Writes the release as a folder, completely or not at all. Then deletes the checkpoint of its run.
+
+        Args:
+            folder: The folder, which must not exist.
+            force: Replace it, if it is a release.
+
+        Raises:
+            TableError: The folder may not be replaced, or cannot be written.
+        """
         files = self.to_files()
         if self.checkpoint is not None:
             self.checkpoint.note_release(hashlib.sha256(files["release.json"]).hexdigest())
@@ -148,7 +156,17 @@ class AnyRelease(Summarized):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Reads a release folder. Refuses one that is incomplete, altered or of another version."""
+        """Reads a release folder. Refuses one that is incomplete, altered or of another version.
+
+        Args:
+            folder: What `save` wrote.
+
+        Returns:
+            The release, which samples as before.
+
+        Raises:
+            ReleaseError: It is no release, or one that is refused; `reason` says why.
+        """
         folder = Path(folder)
         if not (folder / "release.json").exists() and read_record(folder) is not None:
             raise ReleaseError(

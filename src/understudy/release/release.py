@@ -79,10 +79,21 @@ class Release(AnyRelease):
         """Synthetic rows in the kind of frame that `fit` was given. Post-processing: no privacy cost, repeatable.
 
         With a privacy unit that may own several rows, these are rows of synthetic units: see `group_into_units`.
-        Every row satisfies the rules of the schema. `where` is an SQL condition over the columns; rows then follow the
-        model given the rules and that condition. `seed` makes the
-        sample reproducible and does not affect the guarantee. A release of `boosted(..., output=weighted)` has one more
-        column, `sample_weight`: rows count by these weights. With `id_prefix` ids are texts such as "SYN-7".
+        Every row satisfies the rules of the schema. A release of `boosted(..., output=weighted)` has one more column,
+        `sample_weight`: rows count by these weights.
+
+        Args:
+            num_rows: The number of rows. Default: that of the original, declared or estimated privately.
+            where: An SQL condition over the columns; rows follow the model given the rules and this condition.
+            seed: Makes the sample reproducible. It does not affect the guarantee.
+            id_prefix: Ids are strings with this prefix, such as "SYN-7".
+
+        Returns:
+            The rows, as a frame of the library that `fit` was given.
+
+        Raises:
+            ConfigError: The number of rows, the seed or the prefix is not allowed.
+            ConditionError: The condition cannot be read, or hardly any row of the model meets it.
         """
         rows = self.sample_arrow(num_rows, where=where, seed=seed, id_prefix=id_prefix)
         return to_frame(rows, self.origin if id_prefix is None else with_text_ids(self.origin, self.schema))
@@ -113,6 +124,20 @@ class Release(AnyRelease):
         So any number of rows needs the memory of one batch. Ids continue from batch to batch, and no unit is in two
         batches: the last unit of a batch may be cut short. Each batch is a sample of its own, with a key derived from
         the seed, so if there is more than one batch, the rows also depend on `batch_rows`.
+
+        Args:
+            num_rows: As of `sample`, like `where`, `seed` and `id_prefix`.
+            where: A condition.
+            seed: A seed.
+            id_prefix: A prefix.
+            batch_rows: The largest number of rows of a table.
+
+        Returns:
+            An iterator over tables.
+
+        Raises:
+            ConfigError: The same as of `sample`.
+            ConditionError: The same, when the first table is requested.
 
         >>> import pyarrow as pa, understudy as us
         >>> schema = {"columns": {"member": {"kind": "boolean"}}}

@@ -85,11 +85,7 @@ def _verdict(scores: GraphScores, style: Style, *, named: bool) -> str:
 
 
 def _metric_table(scores: GraphScores, methods: Sequence[Style]) -> str:
-    columns = {
-        **{style.name: style.heading(20) for style in methods},
-        "real": "real",
-        BASELINE: BASELINE,
-    }
+    columns = {**{style.name: style.heading(20) for style in methods}, "real": "real", BASELINE: BASELINE}
     rows = []
     for metric, meaning in METRICS.items():
         if metric not in scores["real"]:

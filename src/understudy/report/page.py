@@ -18,13 +18,7 @@ from understudy.evaluation.scorecard import WARNING, Scorecard, check_document, 
 from understudy.evaluation.scores import Json
 from understudy.privacy.accounting.ledger import Statement
 from understudy.privacy.accounting.statement import round_up
-from understudy.report import (
-    chart_sections,
-    disclosure_section,
-    score_sections,
-    summary_section,
-    verdict,
-)
+from understudy.report import chart_sections, disclosure_section, score_sections, summary_section, verdict
 from understudy.report.markup import esc, scroll_table, warning_list
 from understudy.report.svg import Style, styles
 from understudy.report.text import count_of, finite, listing, model_name, quote, shorten

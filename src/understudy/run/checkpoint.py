@@ -392,8 +392,7 @@ def _lock(folder: Path) -> int | None:
     except BlockingIOError:
         os.close(handle)
         raise CheckpointError(
-            f"The run in {folder} is still running in another process. Wait for it to finish.",
-            reason="in use",
+            f"The run in {folder} is still running in another process. Wait for it to finish.", reason="in use"
         ) from None
     except OSError:  # a file system without locks
         os.close(handle)

@@ -184,11 +184,7 @@ class PrivateRun:
         return self.ledger.statement(facts, method=self._method, warnings=warnings)
 
     def finish(
-        self,
-        statement: Statement,
-        notes: Sequence[Note] = (),
-        *,
-        keep: Callable[[], Mapping[str, bytes]] | None = None,
+        self, statement: Statement, notes: Sequence[Note] = (), *, keep: Callable[[], Mapping[str, bytes]] | None = None
     ) -> Statement:
         """Ends a run that succeeded: settles it, at the cost of what it charged.
 

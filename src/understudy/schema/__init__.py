@@ -20,7 +20,6 @@ from understudy.schema.column import KINDS as KINDS
 from understudy.schema.column import OTHER as OTHER
 from understudy.schema.column import Column as Column
 from understudy.schema.domain import MERGED_SIZE as MERGED_SIZE
-from understudy.schema.domain import Clique as Clique
 from understudy.schema.domain import Domain as Domain
 from understudy.schema.domain import NumericDomain as NumericDomain
 from understudy.schema.domain import StructuralZeros as StructuralZeros

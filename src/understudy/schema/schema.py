@@ -159,16 +159,34 @@ class Schema(Summarized):
     def draft(cls, arrow_schema: pa.Schema, *, trust_labels: bool = False) -> "Schema":
         """Names and kinds from Arrow types alone: reads no value, no distinct count and no number of rows.
 
-        A field's metadata `kind`, `format` and `decimals` are used: the reader of text files puts them there. With
-        `trust_labels` the value labels of Stata and SPSS files are declared as categories: only for labels that come
-        from a code book, since some tools write those that occur in the data.
+        Args:
+            arrow_schema: The fields. Their metadata `kind`, `format` and `decimals` are used: the reader of text files
+                puts them there.
+            trust_labels: Declare the value labels of Stata and SPSS files as categories: only for labels that come from
+                a code book, since some tools write those that occur in the data.
+
+        Returns:
+            The schema, which is marked as drafted.
+
+        Raises:
+            SchemaError: A name or a type cannot be declared.
         """
         columns = tuple(draft_column(field, trust_labels=trust_labels) for field in arrow_schema)
         return cls(columns=columns, drafted=True)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Schema":
-        """Reads a TOML file. Paths of lookup tables in its rules, and of regions, are relative to its folder."""
+        """Reads a TOML file. Paths of lookup tables in its rules, and of regions, are relative to its folder.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The schema.
+
+        Raises:
+            SchemaError: The file cannot be read, or its content is malformed.
+        """
         return cls.from_toml(read_text(path), source=str(path), folder=Path(path).parent)
 
     def write(
@@ -182,7 +200,19 @@ class Schema(Summarized):
 
     @classmethod
     def from_toml(cls, text: str, *, source: str = "The schema", folder: Path | None = None) -> "Schema":
-        """Reads TOML; `source` names the file in messages; paths of lookup tables are relative to `folder`."""
+        """Reads TOML.
+
+        Args:
+            text: The content of a file.
+            source: The name of the file in messages.
+            folder: Paths of lookup tables and regions are relative to it.
+
+        Returns:
+            The schema.
+
+        Raises:
+            SchemaError: The content is malformed.
+        """
         content = parse_toml(text, source)
         try:
             return cls._from_parts(*read_sections(content, folder))

@@ -17,7 +17,7 @@ from understudy.schema.locations import Location, looks_swapped
 from understudy.schema.schema import Schema, match_columns
 from understudy.steward.findings import Finding, Level
 from understudy.steward.identifiers import find_identifiers
-from understudy.tables import cast
+from understudy.tables.cast import plain_without_missing
 from understudy.tables.origin import value_type
 
 
@@ -38,7 +38,7 @@ def check(
     findings += find_identifiers(schema, table)
     for column in schema.modelled:
         if table.column_names.count(column.name) == 1 and table.num_rows:
-            values = without_missing(table.column(column.name), column)
+            values = plain_without_missing(table.column(column.name), column)
             if any(column.name in location.names for location in schema.locations):
                 column = dataclasses.replace(column, bounds=None)  # points are moved, not clamped
             findings += _check_values(column, values, as_fitted.column(column.name))
@@ -119,11 +119,6 @@ def _check_shared(column: Column, units: pa.ChunkedArray, values: pa.ChunkedArra
         "value each."
     )
     yield from _counted("per_unit", column.name, several, _UNITS, about)
-
-
-def without_missing(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
-    """Values that are declared missing are nulls, as `fit` reads them: nothing is lost with them."""
-    return cast.without_missing(_decode(values), column)
 
 
 def _check_values(column: Column, values: pa.ChunkedArray, read: pa.ChunkedArray) -> Iterator[Finding]:

@@ -26,9 +26,9 @@ from understudy.rules.comparison import plain_array
 from understudy.run.plan import read_guarantee
 from understudy.run.sources import PrivateSource
 from understudy.schema import BOUNDED, Column, Schema, SchemaSource, as_schema, match_columns
-from understudy.steward.check import without_missing
 from understudy.synthesizers import AUTO, Synthesizer
 from understudy.tables import ReadOptions, conform, read_table
+from understudy.tables.cast import plain_without_missing
 
 WARNING = (
     "NOT PRIVATE: this preview is computed from the real rows, for the steward only. Do not share it. It spends and "
@@ -189,7 +189,7 @@ def _count_values(column: Column, table: pa.Table, given: pa.Table) -> _Counts:
         inside = pc.is_in(counted.field("values"), listed).to_numpy(zero_copy_only=False)
         is_other = column.replacement is not None and column.replacement not in column.categories
         return _Counts(of_values[inside], len(of_values), int(of_values[~inside].sum()), num_rows, is_other)
-    outside = values.null_count - without_missing(given.column(column.name), column).null_count
+    outside = values.null_count - plain_without_missing(given.column(column.name), column).null_count
     if column.kind in BOUNDED and column.bounds is not None:
         numbers, known = as_numbers(values, column.kind)
         lower, upper = bound_numbers(column)
@@ -198,11 +198,7 @@ def _count_values(column: Column, table: pa.Table, given: pa.Table) -> _Counts:
 
 
 def _outlook(
-    schema: Schema,
-    method: Synthesizer | str,
-    guarantee: Guarantee,
-    binning: Binning,
-    counts: Mapping[str, _Counts],
+    schema: Schema, method: Synthesizer | str, guarantee: Guarantee, binning: Binning, counts: Mapping[str, _Counts]
 ) -> Outlook:
     try:
         made = make_plan(schema, method, guarantee, binning=binning)

@@ -140,8 +140,7 @@ def listen(port: int) -> socket.socket:
         opened.close()
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(
-                f"Port {port} is in use. Choose another with --port, or leave it out for a free one.",
-                setting="port",
+                f"Port {port} is in use. Choose another with --port, or leave it out for a free one.", setting="port"
             ) from None
         raise ConfigError(f"Cannot listen on port {port}: {error.strerror}. Choose another with --port.") from None
     return opened

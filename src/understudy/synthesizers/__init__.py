@@ -7,7 +7,6 @@ from understudy.synthesizers.protocol import Capabilities as Capabilities
 from understudy.synthesizers.protocol import HasTrajectory as HasTrajectory
 from understudy.synthesizers.protocol import PublicUse as PublicUse
 from understudy.synthesizers.protocol import Synthesizer as Synthesizer
-from understudy.synthesizers.protocol import check_trajectory as check_trajectory
 from understudy.synthesizers.protocol import takes_public as takes_public
 from understudy.synthesizers.protocol import too_large_for as too_large_for
 from understudy.synthesizers.registry import AUTO as AUTO

@@ -132,8 +132,7 @@ class Adaptive:
     """The default: marginals chosen round by round, by the error that measuring them is expected to remove.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.Adaptive(rounds=3))  # as --method reads it
+    >>> us.express(us.Adaptive(rounds=3))  # as --method reads it
     'adaptive(rounds=3)'
     """
 

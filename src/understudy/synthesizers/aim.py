@@ -40,8 +40,7 @@ class AIM:
     """A graphical model of marginals, selected privately round by round where the model's error is largest.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.AIM(max_rounds=50))  # as --method reads it
+    >>> us.express(us.AIM(max_rounds=50))  # as --method reads it
     'aim(max_rounds=50)'
     """
 

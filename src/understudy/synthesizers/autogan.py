@@ -37,13 +37,7 @@ from understudy.synthesizers.neural import NeuralMethod, Trained
 from understudy.synthesizers.protocol import Capabilities, PublicUse
 from understudy.synthesizers.run import Run, calibrate_query
 from understudy.synthesizers.settings import Count, OneOf, Range, SettingError, Widths
-from understudy.training.autoencoder import (
-    ReconstructionLoss,
-    Shifted,
-    match_shares,
-    principal_encoder,
-    random_encoder,
-)
+from understudy.training.autoencoder import ReconstructionLoss, Shifted, match_shares, principal_encoder, random_encoder
 from understudy.training.dpsgd import Descent, train_network
 from understudy.training.gan import Hyperparameters, init_from_networks, train
 from understudy.training.generation import Context
@@ -68,8 +62,7 @@ class AutoGAN(GANSettings, NeuralMethod):
     """A GAN in the code space of a private autoencoder; a private critic compares decoded rows with real ones.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.AutoGAN(steps=2000))  # as --method reads it
+    >>> us.express(us.AutoGAN(steps=2000))  # as --method reads it
     'autogan(steps=2000)'
     """
 

@@ -41,9 +41,9 @@ from understudy.training.neural import CriticMixture
 from understudy.training.prepare import Prepared, plan_marginals, prepare
 from understudy.training.settings import (
     ClipNorm,
-    FeatureSettings,
     GeneratorSettings,
     MarginalSettings,
+    ModeSettings,
     Settings,
     StepSettings,
 )
@@ -67,12 +67,11 @@ BURN_IN = 0.5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSettings):
+class BayesGAN(StepSettings, ModeSettings, GeneratorSettings, MarginalSettings):
     """A mixture of generators, sampled from a posterior by private Langevin dynamics.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.BayesGAN(latent=32))  # as --method reads it
+    >>> us.express(us.BayesGAN(latent=32))  # as --method reads it
     'bayesgan(latent=32)'
     """
 

@@ -181,8 +181,7 @@ class DPGAN(CriticGAN):
     """A GAN whose critic is trained by DP-SGD: it sees real rows only through clipped, noisy gradients.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.DPGAN(loss="wgan"))  # as --method reads it
+    >>> us.express(us.DPGAN(loss="wgan"))  # as --method reads it
     'dpgan(loss=wgan)'
     """
 
@@ -199,7 +198,6 @@ class DPCTGAN(ConditionalMethod, CriticGAN):
     generated rows: it is kept.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.DPCTGAN(steps=2000))  # as --method reads it
+    >>> us.express(us.DPCTGAN(steps=2000))  # as --method reads it
     'dpctgan(steps=2000)'
     """

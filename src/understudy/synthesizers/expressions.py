@@ -28,7 +28,17 @@ _WORD = re.compile(r"""(?P<space>\s+)|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,=()\[\]"']+
 
 
 def read_method(expression: str, settings: Mapping[str, object] | None = None) -> Synthesizer:
-    """A synthesizer from its expression; `settings` apply to the outermost method.
+    """A synthesizer from its expression.
+
+    Args:
+        expression: The name of a method, its settings in parentheses; wrappers name the inner method first.
+        settings: Further settings of the outermost method.
+
+    Returns:
+        The synthesizer.
+
+    Raises:
+        ConfigError: There is no such method or setting, or a value is not allowed.
 
     >>> read_method("independent(smoothing=0.1)")
     Independent(smoothing=0.1)
@@ -49,7 +59,20 @@ def read_setting(text: str) -> tuple[str, object]:
 
 
 def express(method: object) -> str:
-    """The expression that reads back as this synthesizer: its name, and the settings that are not the defaults."""
+    """The expression that reads back as this synthesizer: its name, and the settings that are not the defaults.
+
+    Args:
+        method: A synthesizer, or a learner.
+
+    Returns:
+        The expression, as `read_method` and `--method` read it.
+
+    Raises:
+        TypeError: It is neither.
+
+    >>> express(read_method("mst(iterations=500)"))
+    'mst(iterations=500)'
+    """
     settings = [
         f"{setting}={_write(value)}" if found.is_keyword else _write(value)
         for setting, found, value in changed_settings(method)

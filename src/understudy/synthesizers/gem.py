@@ -43,8 +43,7 @@ class GEM(GeneratorSettings):
     """A generator network fitted to noisy marginals, selected privately round by round where its error is largest.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.GEM(steps=200))  # as --method reads it
+    >>> us.express(us.GEM(steps=200))  # as --method reads it
     'gem(steps=200)'
     """
 

@@ -22,8 +22,7 @@ class Independent:
     """One noisy histogram for each column. All dependence between columns is lost. The baseline to beat.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.Independent(smoothing=0.1))  # as --method reads it
+    >>> us.express(us.Independent(smoothing=0.1))  # as --method reads it
     'independent(smoothing=0.1)'
     """
 

@@ -34,8 +34,7 @@ class MST:
     """A tree of 2-way marginals over all columns: the strongest dependencies, selected and measured privately.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.MST(iterations=500))  # as --method reads it
+    >>> us.express(us.MST(iterations=500))  # as --method reads it
     'mst(iterations=500)'
     """
 

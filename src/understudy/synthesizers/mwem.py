@@ -54,8 +54,7 @@ class MWEM:
     """A histogram of all columns, or of each group of columns, fitted to noisy answers by multiplicative weights.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.MWEM(rounds=20))  # as --method reads it
+    >>> us.express(us.MWEM(rounds=20))  # as --method reads it
     'mwem(rounds=20)'
     """
 
@@ -204,8 +203,7 @@ class MWEM:
         Estimated lists of categories are merged until they do (`encoding.merge_rarest`).
         """
         return next(
-            (group for group in self._groups(domain) if domain.size(group) > MAX_CELLS or len(group) > MAX_COLUMNS),
-            (),
+            (group for group in self._groups(domain) if domain.size(group) > MAX_CELLS or len(group) > MAX_COLUMNS), ()
         )
 
     def _groups(self, domain: Domain) -> list[Clique]:

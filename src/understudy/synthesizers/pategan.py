@@ -43,7 +43,7 @@ from understudy.training.pate import (
 )
 from understudy.training.prepare import MAX_LEVELS, Prepared, plan_marginals, prepare, target_block, warm_start
 from understudy.training.settings import (
-    AdamSettings,
+    AveragingSettings,
     FeatureSettings,
     GeneratorSettings,
     LearningSettings,
@@ -63,6 +63,8 @@ MARGIN = 0.5
 AIM = 0.25
 """... and the value that the number of queries is chosen for, if it is left out."""
 MAX_QUERIES = 64
+WARM_STEPS = 500
+"""With a public table: steps of generator and student on its rows before the first vote."""
 AGREE = 0.75
 """The fraction of teachers that the plan assumes to agree when it states how often a label is right."""
 
@@ -77,7 +79,7 @@ class VoteGAN(
     VotingSettings,
     FeatureSettings,
     GeneratorSettings,
-    AdamSettings,
+    AveragingSettings,
     LearningSettings,
     MarginalSettings,
     TargetSettings,
@@ -267,7 +269,7 @@ class VoteGAN(
         learned = eager(init_learners, settings, voting)(hyperparameters, network_key, context)
         if run.public is not None:
             units = run.public.arrange(prepared.encoder, key=feature_key)
-            steps, tell = self.warm_steps, run.progress
+            steps, tell = WARM_STEPS, run.progress
             learned = warm_start(
                 settings, units, hyperparameters, warm_key, learned, context, iterations=steps, progress=tell
             )
@@ -304,9 +306,8 @@ class PATEGAN(VoteGAN):
     """A GAN whose student critic sees only noisy votes of teachers, each trained on its own partition of the units.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.PATEGAN(warm_steps=100))  # as --method reads it
-    'pategan(warm_steps=100)'
+    >>> us.express(us.PATEGAN(teachers=100))  # as --method reads it
+    'pategan(teachers=100)'
     """
 
 
@@ -320,9 +321,8 @@ class PATECTGAN(ConditionalMethod, VoteGAN):
     condition of a real row from that row; the condition of a generated row is part of the question.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.PATECTGAN(warm_steps=100))  # as --method reads it
-    'patectgan(warm_steps=100)'
+    >>> us.express(us.PATECTGAN(teachers=100))  # as --method reads it
+    'patectgan(teachers=100)'
     """
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:

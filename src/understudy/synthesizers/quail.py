@@ -39,8 +39,7 @@ class Quail:
     """Any method for all columns but the target, and a private learner that labels its rows.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.Quail(us.MST(), target="income"))  # as --method reads it
+    >>> us.express(us.Quail(us.MST(), target="income"))  # as --method reads it
     'quail(mst, target=income)'
     """
 

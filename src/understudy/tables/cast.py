@@ -196,6 +196,11 @@ def without_missing(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
         return values
 
 
+def plain_without_missing(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    """The same, not in a dictionary, so that `null_count` counts all of them."""
+    return without_missing(values.cast(value_type(values.type)), column)
+
+
 def as_declared_type(values: pa.ChunkedArray, column: Column, decimal: str | None = None) -> pa.ChunkedArray:
     """A typed column in the one type of its declared kind; all nulls if no value of its type can be read as such.
 

@@ -20,10 +20,7 @@ _FORMATS: dict[str, tuple[datetime, tuple[tuple[str, bool, int], ...]]] = {
     ".dta": (datetime(1960, 1, 1), ((r"%-?t?d.*", True, _DAY), (r"%-?t[cC].*", False, 1000))),
     ".sav": (
         datetime(1582, 10, 14),
-        (
-            (r"(DATETIME|YMDHMS).*", False, 10**6),
-            (r"([AEJS]?DATE|QYR|MOYR|WKYR).*", True, 10**6),
-        ),
+        ((r"(DATETIME|YMDHMS).*", False, 10**6), (r"([AEJS]?DATE|QYR|MOYR|WKYR).*", True, 10**6)),
     ),
     ".sas7bdat": (
         datetime(1960, 1, 1),

@@ -40,11 +40,7 @@ _DATES: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Patterns and formats. If two formats read all values, the order of day and month is unknown: it stays text."""
 
-TIMES = (
-    (r"\d{2}:\d{2}", "%H:%M"),
-    (r"\d{2}:\d{2}:\d{2}", "%H:%M:%S"),
-    (r"\d{2}:\d{2}:\d{2}\.\d{1,6}", "%H:%M:%S.%f"),
-)
+TIMES = ((r"\d{2}:\d{2}", "%H:%M"), (r"\d{2}:\d{2}:\d{2}", "%H:%M:%S"), (r"\d{2}:\d{2}:\d{2}\.\d{1,6}", "%H:%M:%S.%f"))
 _ZONES = (("", ""), ("Z", "Z"), (r"[+-]\d{2}:?\d{2}", "%z"))
 
 _MOMENTS = tuple(

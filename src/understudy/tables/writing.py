@@ -120,12 +120,7 @@ def write_batches(
 
 
 def _write(
-    rows: OutputBatches,
-    location: TableLocation,
-    delimiter: str,
-    finish: Callable[[Path | None], None],
-    *,
-    force: bool,
+    rows: OutputBatches, location: TableLocation, delimiter: str, finish: Callable[[Path | None], None], *, force: bool
 ) -> None:
     """Writes the rows, and calls `finish` with the file before it appears."""
     if location.table is None:

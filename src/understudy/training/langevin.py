@@ -20,7 +20,9 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from understudy.models.neural import GeneratorNetwork
 from understudy.privacy.gradients.clipping import Clip
 from understudy.privacy.gradients.langevin import (
+    Chain,
     ChargedUpdates,
+    Dynamics,
     StepParameters,
     langevin_step,
     noisy_langevin_step,
@@ -105,13 +107,12 @@ def generator_updates(
     def scores_of(rows: Array) -> Array:
         return jax.vmap(lambda critic: jax.vmap(critic)(rows))(state.critic).reshape(-1)
 
-    def one(generator: GeneratorNetwork, momentum: PyTree, own: PRNGKeyArray) -> tuple[GeneratorNetwork, PyTree]:
+    def one(generator: GeneratorNetwork, momentum: PyTree, own: PRNGKeyArray) -> Chain:
         row_key, noise_key = jax.random.split(own)
         gradient = generator_gradient(chains.engine, generator, scores_of, row_key, context)
         drift = _posterior(chains, generator, gradient)
-        return langevin_step(
-            generator, momentum, drift, eta=now.eta, stddev=now.extra, friction=chains.friction, key=noise_key
-        )
+        chain = Chain(generator, momentum)
+        return langevin_step(chain, drift, eta=now.eta, stddev=now.extra, friction=chains.friction, key=noise_key)
 
     keys = jax.random.split(key, chains.generators)
     generators, momenta = jax.vmap(one)(state.average, state.generator_momenta, keys)
@@ -125,23 +126,21 @@ def critic_updates(
     engine, loss = chains.engine, LOSSES[chains.engine.loss]
     each = -(-engine.batch_size // chains.generators)
 
-    def one(critic: CriticNetwork, momentum: PyTree, own: PRNGKeyArray, batch: Batches) -> tuple[CriticNetwork, PyTree]:
+    def one(critic: CriticNetwork, momentum: PyTree, own: PRNGKeyArray, batch: Batches) -> Chain:
         private_key, fake_key = jax.random.split(own)
         keys = jax.random.split(fake_key, chains.generators)
         fakes = jax.vmap(lambda generator, k: generate(engine, generator, each, k)[1])(state.average, keys)
         fakes = fakes.reshape(-1, fakes.shape[-1])
         gradient = eqx.filter_grad(lambda critic: loss.fake(jax.vmap(critic)(fakes)))(critic)
+        scale = chains.power / charged.steps.sampling_rate
         return noisy_langevin_step(
             charged,
             row_loss(loss, engine.blocks, None, paired=False),
-            critic,
-            momentum,
-            _posterior(chains, critic, gradient),
+            Chain(critic, momentum),
+            Dynamics(_posterior(chains, critic, gradient), scale, chains.friction),
             clip,
             batch=batch,
             iteration=state.iteration,
-            scale=chains.power / charged.steps.sampling_rate,
-            friction=chains.friction,
             key=private_key,
         )
 

@@ -125,14 +125,7 @@ class CrossedCritic(eqx.Module):
     """Of a row; what comes after them, a condition, is passed on as it is."""
 
     def __init__(
-        self,
-        inputs: int,
-        widths: Sequence[int],
-        blocks: Blocks,
-        block: int,
-        *,
-        dropout: float = 0.0,
-        key: PRNGKeyArray,
+        self, inputs: int, widths: Sequence[int], blocks: Blocks, block: int, *, dropout: float = 0.0, key: PRNGKeyArray
     ):
         self.begin, self.size, self.features = starts(blocks)[block], blocks[block].size, num_features(blocks)
         self.critic = Critic(inputs + self.size * self.features, widths, dropout=dropout, key=key)

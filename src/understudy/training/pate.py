@@ -62,20 +62,14 @@ class VotingSettings:
     threshold: Annotated[float, Range(0.5, 1, open_low=True)] | None = None
     """Confident votes: the fraction of teachers that must agree on a row, by a noisy test, for the student to learn
     from it. Every test is charged, whether its row is labelled or not. None: every row is labelled."""
-    pool: Count = 4
-    """The rows put to the vote are those of which the student is least sure, among this many times as many; 1: any."""
     teacher_widths: Widths | None = None
     """Left out: no hidden layer where rows are crossed with the target, else one of 8."""
     teacher_batch: Count = 16
     """A teacher's own rows, and generated ones, in each of its steps."""
-    teacher_steps: Count = 1
-    """Steps of each teacher in an iteration; they cost time, and no budget."""
     teacher_learning_rate: Positive = 2e-2
     """The learning rate of each teacher."""
     student_batch: Count = 256
     """The number of labelled rows in a step of the student."""
-    student_steps: Count = 4
-    """Steps of the student in an iteration, on labelled rows of this and earlier ones."""
     memory: Count = 8192
     """The number of labelled rows that are kept for the student, the latest ones."""
 
@@ -89,11 +83,19 @@ class Voting(VotingSettings):
     """Rows put to the vote in an iteration."""
     cross: int | None = None
     """The block, if any, with whose categories student and teachers see every feature crossed: that of the target."""
+    pool: Count = 4
+    """The rows put to the vote are those of which the student is least sure, among this many times as many; 1: any."""
+    teacher_steps: Count = 1
+    """Steps of each teacher in an iteration; they cost time, and no budget."""
+    student_steps: Count = 4
+    """Steps of the student in an iteration, on labelled rows of this and earlier ones."""
 
     @classmethod
     def of(cls, method: VotingSettings, *, teachers: int, queries: int, cross: int | None) -> "Voting":
-        """The settings of a method, with widths and a memory that fit these votes."""
-        own = {field.name: getattr(method, field.name) for field in dataclasses.fields(VotingSettings)}
+        """The settings of a method, with widths and a memory that fit these votes. What it has no setting for is
+        constant."""
+        names = {field.name for field in dataclasses.fields(cls)} - {"teachers", "queries", "cross"}
+        own = {name: getattr(method, name) for name in names if hasattr(method, name)}
         if method.teacher_widths is None:
             own["teacher_widths"] = (8,) * (cross is None)
         own["memory"] = max(method.memory, queries)

@@ -47,6 +47,9 @@ def check_numbers(domain: "Domain", advice: str) -> None:
         )
 
 
+NUM_MODES = 10
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureSettings:
     """What the networks see of a row."""
@@ -54,8 +57,7 @@ class FeatureSettings:
     features: Annotated[str, OneOf(*FEATURES)] = "binned"
     """What the networks see of a number: binned (a category for each bin), typed (a bounded number, or bits) or
     modes."""
-    num_modes: Count = 10
-    """The largest number of components of a number."""
+    num_modes: ClassVar[int] = NUM_MODES
     binary: ClassVar[str] = "one_hot"
     """With features="typed" or "modes": what the networks see of a column of two categories, one_hot or one bit."""
 
@@ -69,6 +71,14 @@ class FeatureSettings:
             )
         if self.features != "binned":
             check_numbers(domain, 'Use features="binned", which trains on codes.')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModeSettings(FeatureSettings):
+    """The same, with the number of components."""
+
+    num_modes: Count = NUM_MODES  # type: ignore[misc]  # mypy wants a constant to stay one
+    """The largest number of components of a number."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,22 +112,34 @@ class CriticSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdamSettings:
-    """How the networks step, and how the generator is averaged."""
+    """How the networks step."""
 
     betas: tuple[Fraction, Fraction] = (0.5, 0.9)
     """The betas of Adam."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AveragingSettings:
+    """How the generator is averaged."""
+
     ema_decay: Fraction = 0.99
     """Decay of the moving average of the generator, which is released."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LearningSettings:
-    """How far the two networks step, and how long on public rows."""
+    """How far the two networks step."""
 
     critic_learning_rate: Positive = 5e-3
     """The learning rate of the critic's private steps."""
     generator_learning_rate: Positive = 4e-3
     """The learning rate of the generator's steps, which have no privacy cost."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WarmSettings:
+    """How long the networks step on public rows."""
+
     warm_steps: Count = 500
     """With a public table: steps on its rows, without noise, before the first private one."""
 
@@ -202,10 +224,12 @@ class CriticStepSettings(StepSettings):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GANSettings(
     MarginalSettings,
+    WarmSettings,
     LearningSettings,
+    AveragingSettings,
     AdamSettings,
     GeneratorSettings,
-    FeatureSettings,
+    ModeSettings,
     CriticSettings,
     CriticStepSettings,
 ):
@@ -217,7 +241,7 @@ class GANSettings(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(GeneratorSettings, CriticSettings, AdamSettings, ClipSettings):
+class Settings(GeneratorSettings, CriticSettings, AveragingSettings, AdamSettings, ClipSettings):
     """What is compiled into the program. All of it is public.
 
     What is not a setting of any method is constant, except in experiments, whose methods may have more settings.

@@ -24,8 +24,7 @@ from understudy.privacy.mechanisms.selection import (
     noisy_function_selections,
 )
 from understudy.privacy.noise.source import NoiseSource, SecureNoise, SeededNoise
-from understudy.privacy.rows.rows import Clique, PrivateRows, partition_rows
-from understudy.privacy.rows.totals import Totals
+from understudy.privacy.rows.rows import Clique, PrivateRows, Totals, partition_rows
 from understudy.schema import Domain
 
 LEVEL = 1e-7  # false alarms of the chi-square tests, where draws differ from run to run

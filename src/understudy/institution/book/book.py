@@ -80,11 +80,23 @@ class BudgetBook(Summarized):
     ) -> "BudgetBook":
         """A new book, written whole or not at all, that only its owner can read.
 
-        `dataset` is the name of the data set (default: that of the file) and `unit` the column that identifies the
-        privacy unit (default: each row is one). Both are declared, and nothing is read off the data. `composition` is
-        how releases add up: `renyi` at one `order`, `zcdp`, or `basic`. `policy`, a `Policy` or the path of its file,
-        binds every run with the book. For a graph, `protect` says what is protected: one edge (`"edge"`), or all edges
-        of one node (`"node"`).
+        Args:
+            path: The file, which must not exist.
+            epsilon: The limit of epsilon for all releases together.
+            delta: The limit of delta.
+            unit: The column that identifies the privacy unit, as declared. Default: each row is one.
+            dataset: The name of the data set. Default: that of the file.
+            composition: How releases add up: "renyi" at one `order`, "zcdp" or "basic".
+            order: The Renyi order. Default: a good one for these limits.
+            policy: A `Policy`, or the path of its file, that binds every run with the book.
+            protect: For a graph, what is protected: "edge", or "node" (all edges of one node).
+
+        Returns:
+            The book.
+
+        Raises:
+            ConfigError: A limit, a name, the composition or the policy is not allowed.
+            BookError: The file exists, or cannot be written.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -42,9 +42,8 @@ class Guarantee:
     @classmethod
     def not_private(cls) -> "Guarantee":
         """No guarantee: a baseline without noise, whose certificate says that epsilon is infinite."""
-        guarantee = object.__new__(cls)  # around the check of __init__, which no argument may switch off
-        object.__setattr__(guarantee, "epsilon", math.inf)
-        object.__setattr__(guarantee, "delta", DEFAULT_DELTA)
+        guarantee = cls(MAX_EPSILON, DEFAULT_DELTA)
+        object.__setattr__(guarantee, "epsilon", math.inf)  # after the check, which no argument may switch off
         return guarantee
 
     @property

@@ -16,6 +16,7 @@ requested (`Stage.effective_temperature`). Needs nothing but NumPy, JAX and Equi
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -137,57 +138,67 @@ class ChargedUpdates(eqx.Module):
         return len(self._schedule.eta)
 
 
+class Chain(NamedTuple):
+    """A network that moves through its posterior."""
+
+    network: PyTree
+    momentum: PyTree
+
+
+class Dynamics(NamedTuple):
+    """What moves a chain beside the sum over private rows. All of it is public, or post-processing."""
+
+    rest: PyTree
+    """The part of the drift without private rows: prior and generated rows."""
+    scale: Float[Array, ""] | float
+    """Of the sum: one over the sampling rate makes that of a batch an unbiased estimate of that of all rows."""
+    friction: float
+
+
 def noisy_langevin_step(
     charged: ChargedUpdates,
     loss: RowLoss,
-    network: PyTree,
-    momentum: PyTree,
-    rest: PyTree,
+    chain: Chain,
+    dynamics: Dynamics,
     clip: Clip,
     *,
     batch: Batches,
     iteration: Int[Array, ""],
-    scale: Float[Array, ""] | float,
-    friction: float,
     key: PRNGKeyArray,
-) -> tuple[PyTree, PyTree]:
-    """One update of a chain with private rows: drift = -scale * noisy sum of loss gradients + `rest`.
-
-    `rest` is the part of the drift without private rows: prior and generated rows. `scale` is public; one over the
-    sampling rate makes the sum over a batch an unbiased estimate of that over all rows.
+) -> Chain:
+    """One update of a chain with private rows: drift = -scale * noisy sum of loss gradients + rest.
 
     Formal guarantee: a Gaussian mechanism on a Poisson sample, for one unit added or removed, with at least the noise
-    multiplier that was charged for this iteration, whatever `scale` and the step size are: that of `noisy_gradient`,
+    multiplier that was charged for this iteration, whatever the scale and the step size are: that of `noisy_gradient`,
     of which all else is post-processing.
     """
     gradient_key, extra_key = jax.random.split(key)
     now = jax.tree_util.tree_map(lambda column: column[iteration], charged._schedule)
     steps = dataclasses.replace(charged._steps, _noise_multiplier=now.noise_multiplier)
-    noisy = noisy_gradient(steps, loss, network, clip, batch=batch, key=gradient_key).gradient
-    drift = jax.tree_util.tree_map(lambda private, other: other - scale * private, noisy, rest)
-    return langevin_step(network, momentum, drift, eta=now.eta, stddev=now.extra, friction=friction, key=extra_key)
+    noisy = noisy_gradient(steps, loss, chain.network, clip, batch=batch, key=gradient_key).gradient
+    drift = jax.tree_util.tree_map(lambda private, other: other - dynamics.scale * private, noisy, dynamics.rest)
+    return langevin_step(chain, drift, eta=now.eta, stddev=now.extra, friction=dynamics.friction, key=extra_key)
 
 
 def langevin_step(
-    network: PyTree,
-    momentum: PyTree,
+    chain: Chain,
     drift: PyTree,
     *,
     eta: Float[Array, ""],
     stddev: Float[Array, ""],
     friction: float,
     key: PRNGKeyArray,
-) -> tuple[PyTree, PyTree]:
-    """The network and its momentum after one update. Post-processing of the drift."""
+) -> Chain:
+    """The chain after one update. Post-processing of the drift."""
     leaves, structure = jax.tree_util.tree_flatten(drift)
     ends = np.cumsum([leaf.size for leaf in leaves])
     draws = jnp.split(normals(key, int(ends[-1])), ends[:-1])
     moved = [
         (1 - friction) * before + eta * leaf + stddev * noise.reshape(leaf.shape)
-        for before, leaf, noise in zip(jax.tree_util.tree_leaves(momentum), leaves, draws, strict=True)
+        for before, leaf, noise in zip(jax.tree_util.tree_leaves(chain.momentum), leaves, draws, strict=True)
     ]
     velocity = jax.tree_util.tree_unflatten(structure, moved)
-    return eqx.apply_updates(network, velocity), velocity
+    return Chain(eqx.apply_updates(chain.network, velocity), velocity)
 
 
 def zero_momentum(network: PyTree) -> PyTree:

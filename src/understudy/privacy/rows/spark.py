@@ -129,12 +129,7 @@ class SparkCodes:
     """Codes of rows on a cluster, which counts them."""
 
     def __init__(
-        self,
-        frame: "DataFrame",
-        dtype: np.dtype,
-        num_columns: int,
-        at: Sequence[int],
-        check_source: Callable[[], None],
+        self, frame: "DataFrame", dtype: np.dtype, num_columns: int, at: Sequence[int], check_source: Callable[[], None]
     ):
         self._frame, self._type, self._num_columns = frame, dtype, num_columns
         self._at, self._check_source = tuple(at), check_source

@@ -274,17 +274,8 @@ def _softmax(log_weights: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return weights
 
 
-def best_response(real_means: Float[np.ndarray, " distinguishers"]) -> Select:
-    """The selection without privacy, for public rows: the distinguisher with the largest gain, the first on ties."""
-    return lambda means: int(np.argmax(real_means + 1.0 - means))
-
-
 def promised_gap(
-    num_samples: int,
-    num_distinguishers: int,
-    rounds: int,
-    exponent: float,
-    learning_rate: str | float = "paper",
+    num_samples: int, num_distinguishers: int, rounds: int, exponent: float, learning_rate: str | float = "paper"
 ) -> float:
     """A bound on the duality gap that holds with probability 1 - `FAILURE`, whatever the rows and the selections are.
 

@@ -68,8 +68,7 @@ class Boosted:
     """Rows of many checkpoints of a GAN, reweighted until no distinguisher separates them from real rows.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.Boosted(us.DPGAN(steps=2000), rounds=100))  # as --method reads it
+    >>> us.express(us.Boosted(us.DPGAN(steps=2000), rounds=100))  # as --method reads it
     'boosted(dpgan(steps=2000), rounds=100)'
     """
 
@@ -312,8 +311,7 @@ class DRS:
     cost of the training, and no row is read again. Unlike in that code, the first proposal is not dropped.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.DRS(us.DPGAN()))  # as --method reads it
+    >>> us.express(us.DRS(us.DPGAN()))  # as --method reads it
     'drs(dpgan)'
     """
 

@@ -51,6 +51,8 @@ ONLY_SUMS = Advice(
 )
 TRAINING, HOLDOUT = "training rows", "held-out rows"
 """The two partitions of the units, as the ledger names them."""
+CLUSTERS = 8
+"""The number of centres of task=clustering."""
 MAX_ROWS = 50_000
 """Synthetic rows that the model of a task is trained on, at most."""
 LARGE_MISS = 0.1
@@ -62,8 +64,7 @@ class Selected:
     """The checkpoints of a training that serve a task best, selected privately by held-out rows.
 
     >>> import understudy as us
-    >>> from understudy.synthesizers import express
-    >>> express(us.Selected(us.DPGAN(), k=3))  # as --method reads it
+    >>> us.express(us.Selected(us.DPGAN(), k=3))  # as --method reads it
     'selected(dpgan, k=3)'
     """
 
@@ -83,8 +84,6 @@ class Selected:
     training rows score too, and the two compose sequentially."""
     selection_fraction: InnerFraction = 0.1
     """Without a holdout: the fraction of the budget for the selection."""
-    clusters: Count = 8
-    """The number of centres of task=clustering."""
 
     def __post_init__(self) -> None:
         check_trajectory("selected", self.inner)
@@ -226,7 +225,7 @@ class Selected:
         if self.task == "squared_loss":
             return row_functions([number_score(table, domain, scales) for table in tables], sees_numbers=True)
         return row_functions(
-            [cluster_score(table, domain, scales, self.clusters, seed) for table in tables], sees_numbers=True
+            [cluster_score(table, domain, scales, CLUSTERS, seed) for table in tables], sees_numbers=True
         )
 
 
