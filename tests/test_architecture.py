@@ -145,7 +145,7 @@ ALLOWED_EXACT: dict[tuple[str, str], str] = {
     ("encoding/codec.py", "Codec.positions_modelled"): "shape of the positions, which go into Rows",
     ("cli/mock.py", "mock"): "mock rows",
     ("institution/metadata/table_schema.py", "_resource"): "synthetic rows",
-    ("planning/mock.py", "MockMaker._with_texts"): "mock rows",
+    ("planning/mock.py", "MockMaker._with_strings"): "mock rows",
     ("graphs/schema.py", "_read_node_file"): "the node list is public",
     ("learners/sklearn.py", "Estimator._read"): "X and y of two lengths are no table; no message says which",
     ("api.py", "_start"): "the size of the public table, for the certificate",

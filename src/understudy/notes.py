@@ -29,9 +29,9 @@ class Note:
         return {"level": self.level.value, "text": self.text}
 
 
-def warnings_of(texts: tuple[str, ...]) -> tuple[Note, ...]:
+def warnings_of(messages: tuple[str, ...]) -> tuple[Note, ...]:
     """Each text as a warning."""
-    return tuple(Note(text, Level.WARNING) for text in texts)
+    return tuple(Note(text, Level.WARNING) for text in messages)
 
 
 def percent(fraction: float) -> str:

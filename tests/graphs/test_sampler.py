@@ -15,7 +15,7 @@ from understudy.graphs.degrees import (
     make_graphical,
     restore_degrees,
 )
-from understudy.graphs.sampler import sample_edges, shuffle_edges
+from understudy.graphs.random_graphs import sample_edges, shuffle_edges
 from understudy.privacy.mechanisms.graph import block_counts, sorted_degrees, tail_counts
 
 

@@ -20,10 +20,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from understudy.audit.audited_runs import Runs
 from understudy.audit.bounds import FEWEST_SCORES
 from understudy.audit.neighbours import make_neighbours
 from understudy.audit.observation import Cells
-from understudy.audit.runs import Runs
 from understudy.errors import ConfigError, did_you_mean
 
 THREATS = ("white", "black")

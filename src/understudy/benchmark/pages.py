@@ -81,10 +81,10 @@ def _completeness(path: Path) -> list[str]:
     if not path.is_dir():
         return []
     records, total, other = ResultStore(path).read_current()
-    texts = [f"{len(records):,} of {total:,} cells have run."] if total > len(records) else []
+    sentences = [f"{len(records):,} of {total:,} cells have run."] if total > len(records) else []
     if other:
-        texts.append(f"{other:,} results of other settings or versions in the folder are not shown.")
-    return texts
+        sentences.append(f"{other:,} results of other settings or versions in the folder are not shown.")
+    return sentences
 
 
 def compare_folders(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> tuple[dict[str, object], str]:

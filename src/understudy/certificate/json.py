@@ -8,7 +8,7 @@ from typing import Any
 
 from understudy._version import __version__
 from understudy.certificate.agreement import Contradiction, check_size, contradictions, first_difference
-from understudy.certificate.audits import recorded_audit
+from understudy.certificate.audit_section import recorded_audit
 from understudy.certificate.meaning import statement_meaning
 from understudy.errors import ConfigError
 from understudy.privacy.accounting.accountants import Spent, grid_for, has_losses, spent

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from understudy._version import __version__
-from understudy.certificate.audits import recorded_audit
+from understudy.certificate.audit_section import recorded_audit
 from understudy.certificate.facts import one_line
 from understudy.certificate.json import not_covered, standalone_epsilon, statement_conditions
 from understudy.certificate.meaning import as_code, one_in, statement_meaning

@@ -12,7 +12,7 @@ from understudy.cli.terminal import show_progress
 from understudy.errors import ConfigError
 
 if TYPE_CHECKING:
-    from understudy.certificate.audits import Audit
+    from understudy.certificate.audit_section import Audit
 
 
 @with_options(
@@ -51,7 +51,7 @@ def audit(
     """
     _check_one_task(method, source, table)
     check_json(json_file, force=force)
-    from understudy.certificate.audits import audits_to_json, recorded_audits
+    from understudy.certificate.audit_section import audits_to_json, recorded_audits
 
     if table:
         found: Sequence[Audit] = recorded_audits()

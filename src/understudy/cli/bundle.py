@@ -102,8 +102,8 @@ def _show(found: "Verification") -> None:
     """Prints what was found, the worst first."""
     lines = [f"{mark[:1].upper()}{mark[1:]}." for mark in found.marks]
     lines += [f"{name}: {value}" for name, value in found.facts.items()]
-    for title, texts in {"Wrong": found.faults, "Checked": found.checked, "Not checked": found.not_checked}.items():
-        lines += ["", f"{title}:", *(f"- {text}" for text in texts)] if texts else []
+    for title, findings in {"Wrong": found.faults, "Checked": found.checked, "Not checked": found.not_checked}.items():
+        lines += ["", f"{title}:", *(f"- {text}" for text in findings)] if findings else []
     say("\n".join(lines).lstrip())
     if found.is_intact:
         say(f"\n{found.path} is intact, as far as was checked.")

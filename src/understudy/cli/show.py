@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy import certificate as words
-from understudy.certificate.audits import LIMITS, Audit, round_down
+from understudy.certificate.audit_section import LIMITS, Audit, round_down
 from understudy.cli.terminal import printable, say
 from understudy.notes import percent
 

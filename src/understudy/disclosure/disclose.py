@@ -126,7 +126,7 @@ class Disclosure(Summarized):
     def sentences(self) -> dict[str, str]:
         """What the figures show, one paragraph for each part."""
         found = self.findings
-        texts = {
+        paragraphs = {
             "Membership": sentences.membership(
                 self.membership, is_found=Finding.MEMBERSHIP in found, is_beyond=Finding.CEILING in found
             ),
@@ -135,8 +135,8 @@ class Disclosure(Summarized):
         }
         if self.combinations is not None:
             is_found = Finding.COMBINATIONS in found
-            texts["Combinations"] = sentences.combinations(self.combinations, is_found=is_found)
-        return texts
+            paragraphs["Combinations"] = sentences.combinations(self.combinations, is_found=is_found)
+        return paragraphs
 
     def to_json(self) -> Json:
         """The whole report."""

@@ -101,8 +101,8 @@ def rule_violations(
     is false, not one that a null leaves unknown. A rule about a column that a table lacks is listed as not checked.
     """
     tables = {"real": real_table, "synthetic": synthetic_table}
-    texts = {"rules": [rule.text for rule in rules], "conditions": list(conditions)}
-    settings = {**{f"{name}_rows": table.num_rows for name, table in tables.items()}, **texts}
+    named = {"rules": [rule.text for rule in rules], "conditions": list(conditions)}
+    settings = {**{f"{name}_rows": table.num_rows for name, table in tables.items()}, **named}
     if not rules and not conditions:
         return no_scores("constraints", "There is no rule to check.", Status.MISSING_INPUT, settings)
     found = [
@@ -309,8 +309,8 @@ def _row_keys(*tables: pa.Table) -> list[np.ndarray]:
     codes: list[list[np.ndarray]] = [[] for _ in tables]
     sizes = []
     for name in names:
-        texts = pa.chunked_array([part for table in tables for part in table.column(name).cast(pa.string()).chunks])
-        indices = texts.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False) + 1
+        strings = pa.chunked_array([part for table in tables for part in table.column(name).cast(pa.string()).chunks])
+        indices = strings.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False) + 1
         sizes.append(int(indices.max(initial=0)) + 1)
         for each, part in zip(codes, np.split(indices, np.cumsum([t.num_rows for t in tables])[:-1]), strict=True):
             each.append(part)

@@ -504,8 +504,8 @@ def _header(path: str) -> list[str]:
 def _declare_listed(name: str, values: Sequence[object], what: str, draft: Draft, *, is_key: bool) -> None:
     """Values of a lookup table as categories. Numbers stay numbers unless they are a key."""
     kind = draft.kind(name)
-    texts = [str(value) for value in dict.fromkeys(values) if value not in (None, "")]
-    if is_key and kind == "integer" and all(re.fullmatch(r"[-+]?\d{1,18}", text) for text in texts):
-        draft.choices(name, [int(text) for text in texts], what)
+    strings = [str(value) for value in dict.fromkeys(values) if value not in (None, "")]
+    if is_key and kind == "integer" and all(re.fullmatch(r"[-+]?\d{1,18}", text) for text in strings):
+        draft.choices(name, [int(text) for text in strings], what)
     elif kind == "categorical":
-        draft.choices(name, texts, what)
+        draft.choices(name, strings, what)

@@ -143,7 +143,7 @@ class MockMaker:
         key = jax.random.key(secrets.randbits(32) if seed is None else seed)
         found = self._sampler.batches(self.num_rows, None, key, BATCH_ROWS)
         named = (prefix_ids(rows, self.complete, id_prefix) for rows in found)
-        return (attach_label(self._with_texts(rows), self.label) for rows in named)
+        return (attach_label(self._with_strings(rows), self.label) for rows in named)
 
     @functools.cached_property
     def _sampler(self) -> RowSampler:
@@ -152,13 +152,13 @@ class MockMaker:
         wanted = [Measurement((column.name,), self.num_rows * _probabilities(column), 0.0) for column in codec.columns]
         return RowSampler(estimate(codec.domain, wanted, total=self.num_rows), codec, self.origin)
 
-    def _with_texts(self, rows: pa.Table) -> pa.Table:
+    def _with_strings(self, rows: pa.Table) -> pa.Table:
         """The rows with the text columns of the schema, in its order."""
         columns = {name: (rows.field(name), rows.column(name)) for name in rows.column_names}
         for column in self.complete.columns:
             if column.kind == "text" and not column.drop:
-                texts = pa.chunked_array([pa.array([PLACEHOLDER_TEXT] * rows.num_rows, pa.string())])
-                columns[column.name] = (pa.field(column.name, pa.string()), texts)
+                placeholders = pa.chunked_array([pa.array([PLACEHOLDER_TEXT] * rows.num_rows, pa.string())])
+                columns[column.name] = (pa.field(column.name, pa.string()), placeholders)
         ordered = [columns[name] for name in self.complete.names if name in columns]
         return pa.table([values for _, values in ordered], schema=pa.schema([field for field, _ in ordered]))
 
@@ -207,9 +207,9 @@ class MockMaker:
             "from rules, columns are independent of each other. Draw no conclusions from these rows.",
             f"Nullable columns are null in about {NULL_FRACTION:.0%} of the rows, unless a rule decides it.",
         ]
-        texts = [c.name for c in self.complete.columns if c.kind == "text" and not c.drop]
-        if texts:
-            found.append(f"Text is the placeholder {PLACEHOLDER_TEXT!r}: {', '.join(texts)}.")
+        names = [c.name for c in self.complete.columns if c.kind == "text" and not c.drop]
+        if names:
+            found.append(f"Text is the placeholder {PLACEHOLDER_TEXT!r}: {', '.join(names)}.")
         if self.filled:
             found.append(f"Placeholders, since nothing is declared: {', '.join(self.filled)}.")
         if self.schema.rules:

@@ -82,7 +82,7 @@ class Release(AnyRelease):
         Every row satisfies the rules of the schema. `where` is an SQL condition over the columns; rows then follow the
         model given the rules and that condition. `seed` makes the
         sample reproducible and does not affect the guarantee. A release of `boosted(..., output=weighted)` has one more
-        column, `sample_weight`: rows count by these weights. With `id_prefix` ids are texts such as "SYN-7".
+        column, `sample_weight`: rows count by these weights. With `id_prefix` ids are strings, such as "SYN-7".
         """
         rows = self.sample_arrow(num_rows, where=where, seed=seed, id_prefix=id_prefix)
         return to_frame(rows, self.origin if id_prefix is None else with_text_ids(self.origin, self.schema))

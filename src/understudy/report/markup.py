@@ -33,9 +33,9 @@ def findings(heading: str, sentences: Mapping[str, str], drawings: Mapping[str, 
     return f'<div class="summary">{heading}<div class="findings">{"".join(cards)}</div></div>'
 
 
-def warning_list(texts: Iterable[str]) -> str:
+def warning_list(warnings: Iterable[str]) -> str:
     """Nothing if there are none."""
-    items = "".join(f"<li><strong>Warning.</strong> {esc(text)}</li>" for text in texts)
+    items = "".join(f"<li><strong>Warning.</strong> {esc(text)}</li>" for text in warnings)
     return f'<ul class="warnings">{items}</ul>' if items else ""
 
 

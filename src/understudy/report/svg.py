@@ -161,7 +161,7 @@ def centre_text(x: float, y: float, label: str, *, right: float = WIDTH) -> str:
 
 
 def breadth(label: str) -> float:
-    """The approximate width of a text, in the widest of the common fonts."""
+    """The approximate width of a label, in the widest of the common fonts."""
     return FONT * sum(map(_em, label))
 
 

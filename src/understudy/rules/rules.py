@@ -192,8 +192,8 @@ class Determines(Rule):
         vars(self)["table"] = listed
         seen: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
         for row in listed:
-            texts = tuple(map(as_text, row))
-            if seen.setdefault(texts[: len(keys)], texts[len(keys) :]) != texts[len(keys) :]:
+            strings = tuple(map(as_text, row))
+            if seen.setdefault(strings[: len(keys)], strings[len(keys) :]) != strings[len(keys) :]:
                 raise SchemaError(
                     f"The table has different values for the key {format_list(row[: len(keys)])} of {', '.join(keys)}. "
                     "Keep one.",

@@ -183,12 +183,12 @@ class Location:
         if isinstance(self.region, Sites) and self.region.codes is not None:
             codes = dict(zip(self.region.points, self.region.codes, strict=True))
             pairs = zip(latitude.tolist(), longitude.tolist(), strict=True)
-            texts = pa.array([codes.get(pair, self.region.codes[0]) for pair in pairs], pa.string())
+            strings = pa.array([codes.get(pair, self.region.codes[0]) for pair in pairs], pa.string())
         elif self.format == "lat,lon":
-            texts = pc.binary_join_element_wise(y, x, ",")
+            strings = pc.binary_join_element_wise(y, x, ",")
         else:
-            texts = pc.binary_join_element_wise("POINT (", pc.binary_join_element_wise(x, y, " "), ")", "")
-        return {self.name: pc.if_else(pa.array(known), texts, pa.scalar(None, pa.string()))}
+            strings = pc.binary_join_element_wise("POINT (", pc.binary_join_element_wise(x, y, " "), ")", "")
+        return {self.name: pc.if_else(pa.array(known), strings, pa.scalar(None, pa.string()))}
 
     def to_dict(self) -> dict[str, object]:
         """Its keys in a schema, with the region inline."""

@@ -231,10 +231,10 @@ def keep_list(column: Column, conditions: Sequence[str]) -> tuple[str, ...] | No
     listed: tuple[str, ...] | None = None
     for condition in conditions:
         (part, *others) = where_columns(condition, [column.name])
-        texts = tuple(dict.fromkeys(value for value in part.constants if isinstance(value, str)))
-        if others or part.operator not in ("=", "in") or len(texts) < len(set(part.constants)):
+        strings = tuple(dict.fromkeys(value for value in part.constants if isinstance(value, str)))
+        if others or part.operator not in ("=", "in") or len(strings) < len(set(part.constants)):
             continue
-        listed = texts if listed is None else tuple(text for text in listed if text in texts)
+        listed = strings if listed is None else tuple(text for text in listed if text in strings)
     return listed or None
 
 

@@ -139,8 +139,8 @@ def _check_literals(condition: str, columns: Mapping[str, Column]) -> None:
         if comparison.operator not in ("=", "in") or listed is None:
             continue
         for value in comparison.constants:
-            texts = isinstance(value, str)
-            if not isinstance(value, str | int | float) or any(isinstance(known, str) != texts for known in listed):
+            is_text = isinstance(value, str)
+            if not isinstance(value, str | int | float) or any(isinstance(known, str) != is_text for known in listed):
                 continue  # SQL converts one to the type of the other
             if as_text(value) not in map(as_text, listed):
                 raise SchemaError(

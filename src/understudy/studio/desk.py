@@ -30,7 +30,7 @@ from understudy.schema import Schema
 from understudy.schema.column import KINDS
 from understudy.studio.forms import Problem, form_of, read_form
 from understudy.studio.jobs import Jobs, State, StudioError, failure_of, notes_of, write_json
-from understudy.studio.plans import Request, describe_book, describe_plan
+from understudy.studio.plan_page import Request, describe_book, describe_plan
 from understudy.synthesizers import AUTO, describe_methods, name_of
 from understudy.tables import Origin, ReadOptions, draft_table
 from understudy.tables.path import table_stem

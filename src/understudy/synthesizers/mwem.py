@@ -180,23 +180,24 @@ class MWEM:
         return events
 
     def _notes(self, domain: Domain, groups: Sequence[Clique]) -> tuple[Note, ...]:
-        cells, texts = max(domain.size(group) for group in groups), []
+        cells, sentences = max(domain.size(group) for group in groups), []
         if len(groups) > 1:
             listed = "; ".join(", ".join(group) for group in groups)
-            texts.append(f"{len(groups)} groups of columns, independent of each other: {listed}.")
+            sentences.append(f"{len(groups)} groups of columns, independent of each other: {listed}.")
         if domain.target is not None and not self.measure_only:
-            texts.append(f"Queries with the target {domain.target!r} have weight {self.target_weight:g} in selections.")
+            weight = f"{self.target_weight:g}"
+            sentences.append(f"Queries with the target {domain.target!r} have weight {weight} in selections.")
         if self.too_large(domain.largest):
-            texts.append(
+            sentences.append(
                 f"If estimated categories make a histogram larger than {MAX_CELLS:,} cells, the rarest of them become "
                 "'other'. To keep them, declare them in the schema or use smaller splits."
             )
         if cells > MANY_CELLS:
-            texts.append(
+            sentences.append(
                 f"The largest histogram has {cells:,} cells: a run takes minutes and up to {cells * 40 / 2**30:.1g} "
                 "GB. Smaller splits are faster."
             )
-        return tuple(map(Note, texts))
+        return tuple(map(Note, sentences))
 
     def too_large(self, domain: Domain) -> tuple[str, ...]:
         """The columns of a group whose histogram would be too large; empty if all groups fit.

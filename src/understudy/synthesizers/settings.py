@@ -173,7 +173,7 @@ def _admits(hint: Hint, value: object) -> bool:
 
 def _describe(hint: Hint) -> str:
     kind, checks = _parts(hint)
-    words: dict[Hint, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    words: dict[Hint, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
     words[type(None)] = "left out"
     if checks:
         named = _describe(kind)

@@ -82,7 +82,7 @@ def _plain_moment(cell: datetime) -> datetime | None:
 
 
 def moment_of(microseconds: int, *, zoned: bool = False) -> datetime:
-    """The moment so many microseconds after 1970, clamped to the years 1 to 9999."""
+    """The datetime that is this many microseconds after 1970, clamped to the years 1 to 9999."""
     moment = _EPOCH + min(max(microseconds, FIRST_MOMENT), LAST_MOMENT) * _MICROSECOND
     return moment.replace(tzinfo=UTC) if zoned else moment
 
@@ -95,7 +95,7 @@ def decode_utf8(value: bytes | None) -> str | None:
         return None
 
 
-def arrow_texts(distinct: pa.Array) -> pa.Array:
+def arrow_strings(distinct: pa.Array) -> pa.Array:
     """The values of a typed array as text, by the rule of `cell_text`; raises for types without one."""
     arrow_type, types = distinct.type, pa.types
     cells: Sequence[object]

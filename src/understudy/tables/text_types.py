@@ -82,12 +82,12 @@ class TextInference:
         self._rules: list[_Rule] = [*numbers, *dates, *moments]
         self._is_known = False
 
-    def add(self, texts: pa.Array) -> None:
+    def add(self, strings: pa.Array) -> None:
         """Takes in the distinct strings of a part of the column."""
         if not self._rules:
             return
-        trimmed = without_null_words(texts)
-        written, present = texts.filter(trimmed.is_valid()), trimmed.drop_null()
+        trimmed = without_null_words(strings)
+        written, present = strings.filter(trimmed.is_valid()), trimmed.drop_null()
         if len(present):
             self._is_known = True
             self._rules = [rule for rule in self._rules if rule.admits(written, present)]
@@ -193,9 +193,9 @@ class Decimals:
     def __init__(self) -> None:
         self._least, self._most, self._has_exponents = 16, -1, False
 
-    def add(self, texts: pa.Array) -> None:
+    def add(self, strings: pa.Array) -> None:
         """Takes in some strings. Those that are not numbers do not count."""
-        plain = texts.filter(pc.match_substring_regex(texts, f"^(?:{ANY_NUMBER}|{INFINITY})$"))
+        plain = strings.filter(pc.match_substring_regex(strings, f"^(?:{ANY_NUMBER}|{INFINITY})$"))
         self._has_exponents |= bool(pc.any(pc.match_substring_regex(plain, "[0-9.][eE]")).as_py())
         plain = plain.filter(pc.invert(pc.match_substring(plain, "n")))  # infinities have no decimals
         if len(plain):
@@ -214,9 +214,9 @@ class Decimals:
 # Reading
 
 
-def without_null_words(texts: pa.Array) -> pa.Array:
+def without_null_words(strings: pa.Array) -> pa.Array:
     """The strings without spaces around them, and nulls for those that mean a null."""
-    trimmed = pc.utf8_trim_whitespace(texts)
+    trimmed = pc.utf8_trim_whitespace(strings)
     return pc.if_else(pc.is_in(pc.utf8_lower(trimmed), pa.array(NULL_WORDS)), pa.scalar(None, pa.string()), trimmed)
 
 
@@ -224,23 +224,23 @@ _SPACES = " '\u2019\u00a0\u202f"
 """Thousands separators of either decimal mark: spaces and apostrophes."""
 
 
-def plain_numbers(texts: pa.Array, decimal: str) -> pa.Array:
+def plain_numbers(strings: pa.Array, decimal: str) -> pa.Array:
     """Numbers with this decimal mark, perhaps with thousands separators, as computers write them; all else is null."""
     marks = [*_SPACES, "." if decimal == "," else ","]
     grouped = "|".join(rf"[0-9]{{1,3}}(?:{re.escape(mark)}[0-9]{{3}})+" for mark in marks)
     sign = re.escape(decimal)
     number = rf"[+-]?(?:(?:[0-9]+|{grouped})(?:{sign}[0-9]*)?|{sign}[0-9]+)(?:[eE][+-]?[0-9]+)?|{INFINITY}"
-    is_number = pc.match_substring_regex(texts, f"^(?:{number})$")
-    bare = pc.replace_substring_regex(texts, f"[{re.escape(''.join(marks))}]", "")
+    is_number = pc.match_substring_regex(strings, f"^(?:{number})$")
+    bare = pc.replace_substring_regex(strings, f"[{re.escape(''.join(marks))}]", "")
     plain = pc.replace_substring(bare, decimal, ".")
     return pc.if_else(is_number, plain, pa.scalar(None, pa.string()))
 
 
-def parse_datetimes(texts: pa.Array, formats: Sequence[str]) -> pa.Array:
+def parse_datetimes(strings: pa.Array, formats: Sequence[str]) -> pa.Array:
     """Timestamps by the first format that reads a string, else null; in UTC if the format has a zone."""
     listed = ", ".join(quote_text(text_format) for text_format in formats)
     expression = f"try_strptime(v, {listed})" if len(formats) == 1 else f"try_strptime(v, [{listed}])"
-    moments = compute_sql(expression, texts)
+    moments = compute_sql(expression, strings)
     if formats[0].endswith("Z"):
         moments = moments.cast(pa.timestamp("us", "UTC"))
     return moments
@@ -257,20 +257,20 @@ def _can_cast(numbers: pa.Array, arrow_type: pa.DataType) -> bool:
         return False
 
 
-def _all_match(texts: pa.Array, pattern: str) -> bool:
+def _all_match(strings: pa.Array, pattern: str) -> bool:
     """Whether all match. Tries the first few before the rest."""
     pattern = f"^(?:{pattern})$"
-    return all(pc.all(pc.match_substring_regex(part, pattern)).as_py() for part in (texts[:20], texts))
+    return all(pc.all(pc.match_substring_regex(part, pattern)).as_py() for part in (strings[:20], strings))
 
 
-def _read_numbers(texts: pa.Array, *, decimal: str | None, arrow_type: pa.DataType) -> pa.Array:
-    return _plain(without_null_words(texts), decimal).cast(arrow_type)
+def _read_numbers(strings: pa.Array, *, decimal: str | None, arrow_type: pa.DataType) -> pa.Array:
+    return _plain(without_null_words(strings), decimal).cast(arrow_type)
 
 
-def _read_words(texts: pa.Array, *, words: str) -> pa.Array:
-    return pc.equal(without_null_words(texts), words.split("/")[1])
+def _read_words(strings: pa.Array, *, words: str) -> pa.Array:
+    return pc.equal(without_null_words(strings), words.split("/")[1])
 
 
-def _read_moments(texts: pa.Array, *, text_format: str, arrow_type: pa.DataType | None) -> pa.Array:
-    moments = parse_datetimes(without_null_words(texts), [text_format])
+def _read_moments(strings: pa.Array, *, text_format: str, arrow_type: pa.DataType | None) -> pa.Array:
+    moments = parse_datetimes(without_null_words(strings), [text_format])
     return moments if arrow_type is None else moments.cast(arrow_type)

@@ -17,7 +17,7 @@ from understudy.certificate.agreement import (
     same_figures,
     schema_contradictions,
 )
-from understudy.certificate.audits import audits_of, audits_to_json
+from understudy.certificate.audit_section import audits_of, audits_to_json
 from understudy.certificate.json import certificate_contradictions, read_statement
 from understudy.certificate.page import to_files
 from understudy.errors import BundleError, ConfigError, UnderstudyError
@@ -148,9 +148,9 @@ def verify_bundle(
     )
 
 
-def _printable(texts: Iterable[str]) -> tuple[str, ...]:
-    """Texts of unknown origin that a terminal shows and does not obey."""
-    return tuple("".join(each if each.isprintable() else repr(each)[1:-1] for each in text) for text in texts)
+def _printable(strings: Iterable[str]) -> tuple[str, ...]:
+    """Strings of unknown origin that a terminal shows and does not obey."""
+    return tuple("".join(each if each.isprintable() else repr(each)[1:-1] for each in text) for text in strings)
 
 
 def _read_members(path: Path) -> dict[str, Measured]:
@@ -452,10 +452,10 @@ def same_text(one: bytes, other: bytes) -> bool:
     """Whether two pages are equal, apart from figures whose last shown digit was rounded the other way."""
     if one == other:
         return True
-    texts = [data.decode(errors="replace") for data in (one, other)]
-    if len({_NUMBER.sub("#", text) for text in texts}) > 1:
+    strings = [data.decode(errors="replace") for data in (one, other)]
+    if len({_NUMBER.sub("#", text) for text in strings}) > 1:
         return False
-    return all(map(_is_rounded_alike, *(_NUMBER.findall(text) for text in texts)))
+    return all(map(_is_rounded_alike, *(_NUMBER.findall(text) for text in strings)))
 
 
 def _is_rounded_alike(one: str, other: str) -> bool:

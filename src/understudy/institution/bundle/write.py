@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from understudy._version import __version__
-from understudy.certificate.audits import audits_of, audits_to_json
+from understudy.certificate.audit_section import audits_of, audits_to_json
 from understudy.certificate.page import CERTIFICATE_FILES
 from understudy.disclosure.disclose import FORMAT as DISCLOSURE
 from understudy.disclosure.disclose import PRIVATE

@@ -2,7 +2,7 @@
 
 from understudy.errors import ConfigError
 from understudy.institution.metadata.about import About, Agent
-from understudy.institution.metadata.described import DescribedFile, DescribedRelease
+from understudy.institution.metadata.facts import DescribedFile, DescribedRelease
 from understudy.institution.metadata.table_schema import JsonObject, read_resource
 
 _AUTHORITY = "http://publications.europa.eu/resource/authority/"
