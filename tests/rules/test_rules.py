@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.examples import scaled
 from understudy.errors import SchemaError
-from understudy.rules.comparison import as_text, as_strings
+from understudy.rules.comparison import as_strings, as_text
 from understudy.rules.keys import read_lookup
 from understudy.rules.rules import Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, rule_from_dict
 from understudy.schema import Schema

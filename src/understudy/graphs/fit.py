@@ -264,10 +264,10 @@ def _counts_text(schema: GraphSchema) -> str:
 
 
 def _num_tails(schema: GraphSchema) -> int:
-    return min(_most_degree(schema), MAX_TAILS)
+    return min(_max_degree(schema), MAX_TAILS)
 
 
-def _most_degree(schema: GraphSchema) -> int:
+def _max_degree(schema: GraphSchema) -> int:
     return schema.max_degree if schema.max_degree is not None else max(schema.num_nodes - 1, 1)
 
 
@@ -313,7 +313,7 @@ def _restore(
     parts = np.split(degrees, np.cumsum(sizes)[:-1])
     restored = np.concatenate(
         [
-            restore_degrees(part, tail, tails_stddev=tails_stddev, total=int(total), most=_most_degree(schema))
+            restore_degrees(part, tail, tails_stddev=tails_stddev, total=int(total), max_degree=_max_degree(schema))
             for part, tail, total in zip(parts, tails, totals, strict=True)
         ]
     )

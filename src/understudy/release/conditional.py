@@ -179,22 +179,22 @@ def _widen(conjunct: Conjunct, resolution: float) -> tuple[str | None, tuple[Con
         return operator, constants
     times = [constant for constant in constants if isinstance(constant, datetime)]
     numbers = [constant for constant in constants if isinstance(constant, int | float)]
-    least: Constant
-    most: Constant
+    low: Constant
+    high: Constant
     if len(times) == len(constants):
         step = timedelta(microseconds=resolution)
-        least, most = min(times) - step, max(times) + step
+        low, high = min(times) - step, max(times) + step
     elif len(numbers) == len(constants):
-        least, most = min(numbers) - resolution, max(numbers) + resolution
+        low, high = min(numbers) - resolution, max(numbers) + resolution
     else:
         return operator, constants
     match operator:
         case "<" | "<=":
-            return operator, (most,)
+            return operator, (high,)
         case ">" | ">=":
-            return operator, (least,)
+            return operator, (low,)
         case "=" | "in" | "between":
-            return "between", (least, most)
+            return "between", (low, high)
     return operator, constants
 
 

@@ -325,7 +325,7 @@ def _fill(value: float, peak: float) -> str:
     return f'fill="{charts.shade(value, peak, signed=False)}"'
 
 
-def _round_length(most: float) -> float:
+def _round_length(max_length: float) -> float:
     """The largest of 1, 2 and 5 times a power of ten that is not longer."""
-    power = 10.0 ** math.floor(math.log10(most))
-    return next(factor * power for factor in (5.0, 2.0, 1.0) if factor * power <= most)
+    power = 10.0 ** math.floor(math.log10(max_length))
+    return next(factor * power for factor in (5.0, 2.0, 1.0) if factor * power <= max_length)

@@ -171,7 +171,7 @@ def _dots(
     return svg.panel("".join(body), what, height=bottom + 6)
 
 
-def importances(by_source: Mapping[str, Mapping[str, object]], methods: Sequence[Style], most: int = 20) -> str:
+def importances(by_source: Mapping[str, Mapping[str, object]], methods: Sequence[Style], max_columns: int = 20) -> str:
     """The importance of each column to a model trained on real rows (grey) and on synthetic ones."""
     shown = [style for style in methods if style.name in by_source]
     real = by_source["real"]
@@ -180,8 +180,8 @@ def importances(by_source: Mapping[str, Mapping[str, object]], methods: Sequence
     bars = [[finite(source.get(name)) or 0.0 for source in sources] for name in order]
     rows = [[name, *map(format_fraction, bar)] for name, bar in zip(order, bars, strict=True)]
     what = "Importance of each column to models trained on real and on synthetic rows."
-    drawing = _dots(order[:most], bars[:most], shown, what, filled=False)
-    note = f"The {most} most important of {len(order)} columns." if len(order) > most else ""
+    drawing = _dots(order[:max_columns], bars[:max_columns], shown, what, filled=False)
+    note = f"The {max_columns} most important of {len(order)} columns." if len(order) > max_columns else ""
     return svg.figure([drawing], ["column", "real", *(style.name for style in shown)], rows[:MAX_TABLE_ROWS], note=note)
 
 

@@ -12,9 +12,9 @@ def esc(text: object) -> str:
     return html.escape(plain, quote=True)
 
 
-def name_tag(name: object, most: int = 28) -> str:
+def name_tag(name: object, max_length: int = 28) -> str:
     """A name, shortened if it is very long, with the whole of it on hover."""
-    short = shorten(str(name), most)
+    short = shorten(str(name), max_length)
     full = f' title="{esc(name)}"' if short != str(name) else ""
     return f"<span{full}>{esc(short)}</span>"
 

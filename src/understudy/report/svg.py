@@ -53,9 +53,9 @@ class Style:
         """Its line and marker, for legends and headings."""
         return key(f'<path d="M1 6H29" {self.line}/>{self.mark(15, 6, 4.2)}')
 
-    def heading(self, most: int = 28) -> str:
+    def heading(self, max_length: int = 28) -> str:
         """Its key and its name."""
-        return f"{self.key}{name_tag(self.name, most)}"
+        return f"{self.key}{name_tag(self.name, max_length)}"
 
 
 def styles(methods: Sequence[str]) -> list[Style]:
@@ -200,11 +200,11 @@ def hit(x: float, y: float, width: float, height: float, row: int) -> str:
     return rect(x, y, max(width, 0.1), height, f'class="m hit" data-r="{row}"')
 
 
-def ticks(low: float, high: float, most: int = 4) -> list[float]:
-    """Round values within the range, about `most` of them."""
+def ticks(low: float, high: float, num_ticks: int = 4) -> list[float]:
+    """Round values within the range, about `num_ticks` of them."""
     if not high > low:
         return [low]
-    raw = (high - low) / most
+    raw = (high - low) / num_ticks
     scale = 10.0 ** math.floor(math.log10(raw))
     step = next(s * scale for s in (1, 2, 2.5, 5, 10) if s * scale >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)

@@ -65,9 +65,9 @@ def listing(parts: Sequence[str]) -> str:
     return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def quote(name: object, most: int = 40) -> str:
+def quote(name: object, max_length: int = 40) -> str:
     """A name inside a sentence, shortened if it is very long."""
-    return f"“{shorten(str(name), most)}”"
+    return f"“{shorten(str(name), max_length)}”"
 
 
 _NAMES = {

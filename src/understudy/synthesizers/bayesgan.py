@@ -152,7 +152,7 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
     def _stages(self, num_rows: int, steps: int | None = None) -> tuple[Stage, ...]:
         """The schedule, of a number of steps that is tried or else of that of the settings."""
         first = STEP / num_rows if self.step_size is None else self.step_size
-        return stages(steps or self.num_steps, first, self.schedule, decay=DECAY, offset=OFFSET, most=MAX_STAGES)
+        return stages(steps or self.num_steps, first, self.schedule, decay=DECAY, offset=OFFSET, max_stages=MAX_STAGES)
 
     @property
     def _law(self) -> Law:

@@ -88,14 +88,14 @@ class KeyOf(OneOf):
 class Listed:
     """Lists of some length, with or without repeated entries."""
 
-    least: int = 1
+    min_length: int = 1
     distinct: bool = False
 
     def admits(self, value: Sequence[object]) -> bool:
-        return len(value) >= self.least and (not self.distinct or len(set(value)) == len(value))
+        return len(value) >= self.min_length and (not self.distinct or len(set(value)) == len(value))
 
     def describe(self, kind: str) -> str:
-        entries = f"{self.least} entr{'y' if self.least == 1 else 'ies'}"
+        entries = f"{self.min_length} entr{'y' if self.min_length == 1 else 'ies'}"
         return f"{kind} with at least {entries}{', none twice' * self.distinct}"
 
 

@@ -249,8 +249,8 @@ def declared_type(column: Column) -> pa.DataType:
 
 def is_zoned(column: Column) -> bool:
     """Whether a datetime column has a zone, by its format or its bounds."""
-    least = column.bounds[0] if column.bounds else None
-    return (column.format or "").endswith(("%z", "Z")) or (isinstance(least, datetime) and least.tzinfo is not None)
+    lower = column.bounds[0] if column.bounds else None
+    return (column.format or "").endswith(("%z", "Z")) or (isinstance(lower, datetime) and lower.tzinfo is not None)
 
 
 def _as_kind(values: pa.ChunkedArray, arrow_type: pa.DataType, kind: str) -> pa.ChunkedArray:
@@ -267,8 +267,8 @@ def _as_kind(values: pa.ChunkedArray, arrow_type: pa.DataType, kind: str) -> pa.
     if kind == "boolean" and number:
         return values if types.is_boolean(arrow_type) else pc.not_equal(values.cast(pa.float64(), safe=False), 0.0)
     if kind == "date" and types.is_timestamp(arrow_type):
-        moments = microseconds(values).cast(pa.timestamp("us", arrow_type.tz))
-        return (pc.local_timestamp(moments) if arrow_type.tz else moments).cast(pa.date32(), safe=False)
+        datetimes = microseconds(values).cast(pa.timestamp("us", arrow_type.tz))
+        return (pc.local_timestamp(datetimes) if arrow_type.tz else datetimes).cast(pa.date32(), safe=False)
     if kind == "date" and types.is_date(arrow_type):
         return values.cast(pa.date32(), safe=False)
     if kind == "datetime" and types.is_timestamp(arrow_type):

@@ -211,8 +211,8 @@ def _is_typed_by_values(dtype: object) -> bool:
 
 def _dtype_of_kind(column: Column) -> str:
     """The pandas dtype of a declared kind; empty for text, whose dtype depends on the version of pandas."""
-    moment = "datetime64[us, UTC]" if is_zoned(column) else "datetime64[us]"
-    kinds = {"integer": "int64", "real": "float64", "boolean": "bool", "date": "datetime64[us]", "datetime": moment}
+    timestamps = "datetime64[us, UTC]" if is_zoned(column) else "datetime64[us]"
+    kinds = {"integer": "int64", "real": "float64", "boolean": "bool", "date": "datetime64[us]", "datetime": timestamps}
     return "int64" if column.kind == "id" else kinds.get(value_kind(column), "")
 
 

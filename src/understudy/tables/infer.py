@@ -116,12 +116,12 @@ def read_as(
     if text_format is None:
         return _read_unformatted(trimmed, kind, zoned=zoned)
     try:
-        moments = parse_datetimes(trimmed, [text_format])
+        datetimes = parse_datetimes(trimmed, [text_format])
     except duckdb.Error:
         raise unknown_format_error(text_format) from None
-    if zoned and kind == "datetime" and moments.type.tz is None:
-        moments = moments.cast(pa.timestamp("us", "UTC"))
-    return moments.cast(pa.date32() if kind == "date" else moments.type, safe=False)
+    if zoned and kind == "datetime" and datetimes.type.tz is None:
+        datetimes = datetimes.cast(pa.timestamp("us", "UTC"))
+    return datetimes.cast(pa.date32() if kind == "date" else datetimes.type, safe=False)
 
 
 def unknown_format_error(text_format: str) -> SchemaError:
@@ -143,11 +143,11 @@ def _read_unformatted(strings: pa.Array, kind: str, *, zoned: bool) -> pa.Array:
     plain = [f"{day}{mark}{time}" for day in _UNAMBIGUOUS for mark in " T" for _, time in TIMES]
     with_zone = [f"{text_format}%z" for text_format in plain]
     local = parse_datetimes(strings, [*_UNAMBIGUOUS, *plain])
-    zoned_moments = parse_datetimes(pc.replace_substring_regex(strings, r"Z$", "+00:00"), with_zone)
+    with_offset = parse_datetimes(pc.replace_substring_regex(strings, r"Z$", "+00:00"), with_zone)
     if zoned:
-        return pc.coalesce(zoned_moments, local.cast(zoned_moments.type))
-    moments = pc.coalesce(local, zoned_moments.cast(local.type))
-    return moments.cast(pa.date32(), safe=False) if kind == "date" else moments
+        return pc.coalesce(with_offset, local.cast(with_offset.type))
+    datetimes = pc.coalesce(local, with_offset.cast(local.type))
+    return datetimes.cast(pa.date32(), safe=False) if kind == "date" else datetimes
 
 
 def infer_style(strings: pa.Array, kind: str, decimal: str | None = None) -> dict[str, str]:

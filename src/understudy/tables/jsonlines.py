@@ -75,9 +75,9 @@ class TypedJsonLines:
     def _parse(self, block: bytes, known: pa.Schema | None, num_before: int) -> pa.Table:
         try:
             table = _parse_block(block, known)
-            moments = [field for field in table.schema if pa.types.is_timestamp(field.type)]
-            if moments:  # pyarrow guesses datetimes; here the rules for text decide
-                strings = pa.schema([field.with_type(pa.string()) for field in moments])
+            datetimes = [field for field in table.schema if pa.types.is_timestamp(field.type)]
+            if datetimes:  # pyarrow guesses datetimes; here the rules for text decide
+                strings = pa.schema([field.with_type(pa.string()) for field in datetimes])
                 table = _parse_block(block, strings).select(table.column_names)
             table.validate(full=True)  # the parser accepts strings that are not UTF-8
             return table

@@ -56,14 +56,14 @@ class DraftedTable(NamedTuple):
 def draft_table(source: str | os.PathLike[str], *, reading: ReadOptions | None = None) -> DraftedTable:
     """The types of a file, folder or database table, drafted from all its rows, and at most the first `FIRST_ROWS`."""
     rows, _ = open_table(source, reading=reading)
-    most = max(1, min(FIRST_ROWS, FIRST_VALUES // len(rows.schema)))
-    batches, num_left = [], most
+    max_rows = max(1, min(FIRST_ROWS, FIRST_VALUES // len(rows.schema)))
+    batches, num_left = [], max_rows
     for batch in rows:
         batches.append(batch.slice(0, num_left))
         num_left -= batches[-1].num_rows
         if not num_left:
             break
-    return DraftedTable(rows.schema, pa.concat_tables(batches), rows.num_rows is not None and rows.num_rows <= most)
+    return DraftedTable(rows.schema, pa.concat_tables(batches), rows.num_rows is not None and rows.num_rows <= max_rows)
 
 
 def open_table(

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from understudy.schema import Column, Schema
 from understudy.tables.cell_tables import import_reader, table_of_cells
-from understudy.tables.cells import FIRST_MOMENT, LAST_MOMENT, cell_text, moment_of
+from understudy.tables.cells import FIRST_DATETIME, LAST_DATETIME, cell_text, datetime_of
 from understudy.tables.path import TablePath
 from understudy.tables.reading_batches import BatchReader
 
@@ -96,8 +96,8 @@ def _moment(cell: object, start: datetime, unit: int, *, is_day: bool) -> date |
     if not isinstance(cell, int | float) or cell != cell:
         return None
     since_1970 = (start - datetime(1970, 1, 1)).days * _DAY
-    moment = moment_of(round(min(max(cell * unit + since_1970, FIRST_MOMENT), LAST_MOMENT)))
-    return moment.date() if is_day else moment
+    timestamp = datetime_of(round(min(max(cell * unit + since_1970, FIRST_DATETIME), LAST_DATETIME)))
+    return timestamp.date() if is_day else timestamp
 
 
 def _reads_labels(cells: Sequence[object], labels: Mapping[str | None, str], column: Column | None) -> bool:

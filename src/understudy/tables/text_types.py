@@ -47,7 +47,7 @@ TIMES = (
 )
 _ZONES = (("", ""), ("Z", "Z"), (r"[+-]\d{2}:?\d{2}", "%z"))
 
-_MOMENTS = tuple(
+_DATETIMES = tuple(
     (date_pattern + mark + time_pattern + zone_pattern, tuple(f + mark + time_format + zone for f in date_formats))
     for date_pattern, date_formats in _DATES
     for mark in " T"
@@ -58,7 +58,7 @@ _MOMENTS = tuple(
 
 def looks_like_date(text: str) -> bool:
     """Whether a string has the form of a date or a datetime, in any of the known formats."""
-    return any(re.fullmatch(pattern, text, re.ASCII) for pattern, _ in (*_DATES, *_MOMENTS))
+    return any(re.fullmatch(pattern, text, re.ASCII) for pattern, _ in (*_DATES, *_DATETIMES))
 
 
 class TextType(NamedTuple):
@@ -77,9 +77,9 @@ class TextInference:
         """`only_dates`: nothing but dates and datetimes. `decimal` is the decimal mark; None: a point, and no thousands
         separators."""
         numbers: list[_Rule] = [] if only_dates else [_Integers(decimal), _Reals(decimal), _Booleans()]
-        dates = [_Moments(pattern, formats, is_date=True) for pattern, formats in _DATES]
-        moments = [_Moments(pattern, formats, is_date=False) for pattern, formats in _MOMENTS]
-        self._rules: list[_Rule] = [*numbers, *dates, *moments]
+        dates = [_Datetimes(pattern, formats, is_date=True) for pattern, formats in _DATES]
+        datetimes = [_Datetimes(pattern, formats, is_date=False) for pattern, formats in _DATETIMES]
+        self._rules: list[_Rule] = [*numbers, *dates, *datetimes]
         self._is_known = False
 
     def add(self, strings: pa.Array) -> None:
@@ -149,7 +149,7 @@ class _Booleans:
         return None if words is None else TextType(functools.partial(_read_words, words=words), {"format": words})
 
 
-class _Moments:
+class _Datetimes:
     def __init__(self, pattern: str, formats: Sequence[str], *, is_date: bool) -> None:
         self._pattern, self._formats, self._is_date = pattern, formats, is_date
         self._digits = 0
@@ -179,10 +179,10 @@ class _Moments:
         if not self._is_date and text_format.endswith("%z"):
             zone = next(iter(self._zones))
             arrow_type = pa.timestamp("us", f"{zone[:3]}:{zone[3:]}" if len(self._zones) == 1 else "UTC")
-        return TextType(functools.partial(_read_moments, text_format=text_format, arrow_type=arrow_type), style)
+        return TextType(functools.partial(_read_datetimes, text_format=text_format, arrow_type=arrow_type), style)
 
 
-_Rule: TypeAlias = _Integers | _Reals | _Booleans | _Moments
+_Rule: TypeAlias = _Integers | _Reals | _Booleans | _Datetimes
 """One type that the strings of a column could have. It is asked whether it `admits` more of them until it does not,
 and what type was `found`, if all strings so far leave no doubt."""
 
@@ -191,7 +191,7 @@ class Decimals:
     """How many decimals numbers are written with, which are seen part by part."""
 
     def __init__(self) -> None:
-        self._least, self._most, self._has_exponents = 16, -1, False
+        self._min_decimals, self._max_decimals, self._has_exponents = 16, -1, False
 
     def add(self, strings: pa.Array) -> None:
         """Takes in some strings. Those that are not numbers do not count."""
@@ -201,14 +201,15 @@ class Decimals:
         if len(plain):
             point = pc.find_substring(plain, ".")
             written = pc.if_else(pc.less(point, 0), 0, pc.subtract(pc.subtract(pc.utf8_length(plain), point), 1))
-            least, most = pc.min_max(written).as_py().values()
-            self._least, self._most = min(self._least, least), max(self._most, most)
+            low, high = pc.min_max(written).as_py().values()
+            self._min_decimals, self._max_decimals = min(self._min_decimals, low), max(self._max_decimals, high)
 
     def style(self) -> dict[str, str]:
         """The largest number of decimals, and whether all values have that many."""
-        if self._has_exponents or not 0 <= self._most <= 15:  # more are digits of a binary fraction, not a precision
+        if self._has_exponents or not 0 <= self._max_decimals <= 15:  # more are digits of a binary fraction
             return {}
-        return {"decimals": str(self._most)} | ({"padded": "true"} if self._least == self._most else {})
+        padded = {"padded": "true"} if self._min_decimals == self._max_decimals else {}
+        return {"decimals": str(self._max_decimals), **padded}
 
 
 # Reading
@@ -240,10 +241,10 @@ def parse_datetimes(strings: pa.Array, formats: Sequence[str]) -> pa.Array:
     """Timestamps by the first format that reads a string, else null; in UTC if the format has a zone."""
     listed = ", ".join(quote_text(text_format) for text_format in formats)
     expression = f"try_strptime(v, {listed})" if len(formats) == 1 else f"try_strptime(v, [{listed}])"
-    moments = compute_sql(expression, strings)
+    datetimes = compute_sql(expression, strings)
     if formats[0].endswith("Z"):
-        moments = moments.cast(pa.timestamp("us", "UTC"))
-    return moments
+        datetimes = datetimes.cast(pa.timestamp("us", "UTC"))
+    return datetimes
 
 
 def _plain(trimmed: pa.Array, decimal: str | None) -> pa.Array:
@@ -271,6 +272,6 @@ def _read_words(strings: pa.Array, *, words: str) -> pa.Array:
     return pc.equal(without_null_words(strings), words.split("/")[1])
 
 
-def _read_moments(strings: pa.Array, *, text_format: str, arrow_type: pa.DataType | None) -> pa.Array:
-    moments = parse_datetimes(without_null_words(strings), [text_format])
-    return moments if arrow_type is None else moments.cast(arrow_type)
+def _read_datetimes(strings: pa.Array, *, text_format: str, arrow_type: pa.DataType | None) -> pa.Array:
+    datetimes = parse_datetimes(without_null_words(strings), [text_format])
+    return datetimes if arrow_type is None else datetimes.cast(arrow_type)

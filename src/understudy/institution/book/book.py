@@ -271,7 +271,7 @@ class BudgetBook(Summarized):
 
         def decide(history: History) -> tuple[Kind, Cost, dict[str, object]]:
             before = self._unfinished(number)
-            new = before.cost.most(cost)
+            new = before.cost.maximum(cost)
             self._require_room(new - before.counted, new)
             after = history.total - before.counted + new
             return Kind.EXTEND, after, {"reservation": number, "cost": cost_to_json(new)}
