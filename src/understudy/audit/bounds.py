@@ -50,10 +50,7 @@ def lower_bound(
     inside, outside = check_scores(scores_in), check_scores(scores_out)
     check_level(delta, confidence)
     epsilon = auditing.CanaryScoreAuditor(inside, outside).epsilon_clopper_pearson(
-        1 - confidence,
-        delta,
-        one_sided=False,
-        threshold_strategy=auditing.Split(SELECTION_FRACTION, seed=seed),
+        1 - confidence, delta, one_sided=False, threshold_strategy=auditing.Split(SELECTION_FRACTION, seed=seed)
     )
     return Bound(float(epsilon), _mu_of_curve(inside, outside, confidence, seed))
 

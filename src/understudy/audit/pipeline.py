@@ -95,12 +95,7 @@ def make_target(method: str, epsilon: float | None, delta: float | None = None, 
 
 
 def make_runs(
-    target: Target,
-    numbers: range,
-    *,
-    seed: int | None = None,
-    report: Report | None = None,
-    deadline: float = math.inf,
+    target: Target, numbers: range, *, seed: int | None = None, report: Report | None = None, deadline: float = math.inf
 ) -> Runs:
     """Runs the pipeline once for each number, until the deadline (of `time.monotonic`).
 

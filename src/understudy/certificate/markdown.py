@@ -241,11 +241,7 @@ def _public(facts: PublicFacts) -> list[str]:
     if facts.graph_unit is None:
         names = f"Column names{',' if types else ' and'} kinds{types}."
         opening = f"{names} The data steward also declared public:"
-    lines = [
-        "## What was taken as public",
-        opening,
-        _bullets(map(escape_sentence, facts.declared or ["nothing else"])),
-    ]
+    lines = ["## What was taken as public", opening, _bullets(map(escape_sentence, facts.declared or ["nothing else"]))]
     if facts.estimated:
         lines += ["Estimated privately, within the budget:", _bullets(map(escape_sentence, facts.estimated))]
     return lines
@@ -330,10 +326,7 @@ def _accuracy(statement: Statement) -> list[str]:
 
 
 def _accounting(statement: Statement) -> list[str]:
-    figures = {
-        "by privacy-loss distribution": statement.epsilon_pld,
-        "by Renyi (zCDP)": statement.epsilon_rdp,
-    }
+    figures = {"by privacy-loss distribution": statement.epsilon_pld, "by Renyi (zCDP)": statement.epsilon_rdp}
     listed = "; ".join(
         f"{name}: {round_up(figure, 4)}"
         if math.isfinite(figure)

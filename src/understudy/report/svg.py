@@ -137,14 +137,7 @@ def panel(body: str, label: str, *, width: float = WIDTH, height: float, heading
 
 
 def text(
-    x: float,
-    y: float,
-    label: str,
-    *,
-    anchor: str = "start",
-    room: float = 1e9,
-    size: float = FONT,
-    extra: str = "",
+    x: float, y: float, label: str, *, anchor: str = "start", room: float = 1e9, size: float = FONT, extra: str = ""
 ) -> str:
     """A label, cut to the room it has; the whole of it is shown on hover."""
     plain = " ".join(label.split())

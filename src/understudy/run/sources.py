@@ -21,16 +21,7 @@ from understudy.synthesizers import (
     takes_public,
 )
 from understudy.synthesizers.settings import settings_of
-from understudy.tables import (
-    Frame,
-    Origin,
-    ReadOptions,
-    SourceId,
-    is_same_source,
-    open_table,
-    read_table,
-    source_id,
-)
+from understudy.tables import Frame, Origin, ReadOptions, SourceId, is_same_source, open_table, read_table, source_id
 from understudy.tables.spark import is_spark_engine, is_spark_frame, open_spark_table
 
 PrivateSource: TypeAlias = "Frame | str | os.PathLike[str]"

@@ -30,15 +30,10 @@ POLL = 0.2
 MAX_DEATHS = 1
 """A cell whose worker died is run again this often: something else may have killed the worker."""
 FAILED_STARTS = 3
-"""After so many workers in a row that ended before they were ready, the run ends."""
+"""After this many workers in a row that ended before they were ready, the run ends."""
 MAX_MEMBERS = 96
 """The most cells that are trained as one program; larger groups are split."""
-SINGLE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "JAX_PLATFORMS": "cpu",
-}
+SINGLE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
 """A worker has one core: threads of libraries would compete for it."""
 PROGRAMS = {
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several trainers share one accelerator
@@ -262,11 +257,7 @@ class _Process:
         self.peak = 0.0
         # A population takes longer than one of its members, but far less than all of them in turn.
         self.deadline = time.monotonic() + 60 * limits.minutes * max(1.0, len(task.cells) / 4)
-        content = {
-            "stage": task.stage,
-            "cells": [cell.to_json() for cell in task.cells],
-            "engine": engine,
-        }
+        content = {"stage": task.stage, "cells": [cell.to_json() for cell in task.cells], "engine": engine}
         assert self._popen.stdin is not None
         try:
             self._popen.stdin.write((json.dumps(content) + "\n").encode())

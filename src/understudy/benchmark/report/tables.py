@@ -5,14 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from understudy.benchmark.report.document import TextTable
 from understudy.benchmark.report.figures import format_seconds
-from understudy.benchmark.report.records import (
-    BASELINE,
-    REAL,
-    Result,
-    epsilon_order,
-    method_order,
-    table_order,
-)
+from understudy.benchmark.report.records import BASELINE, REAL, Result, epsilon_order, method_order, table_order
 from understudy.benchmark.report.statistics import (
     Grid,
     Ranking,
