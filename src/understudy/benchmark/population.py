@@ -153,7 +153,7 @@ class Population(Generic[T]):
                 for posted in self._posts_until(member):
                     waiting += [] if posted.is_done else [posted]
                     live -= posted.is_done
-            ready = self._answers(sorted(waiting, key=lambda each: each.number))
+            ready = self._answers(sorted(waiting, key=lambda call: call.number))
             waiting = []
             if not ready and live:  # the others are busy: wait for the first to post
                 posted = self._take(None)
@@ -329,11 +329,11 @@ class Stacks:
         if (known := self._digests.get(id(array))) is not None:
             return known
         is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
-        found = hashlib.blake2b(np.asarray(jax.random.key_data(array) if is_key else array).tobytes()).digest()
+        digest = hashlib.blake2b(np.asarray(jax.random.key_data(array) if is_key else array).tobytes()).digest()
         if isinstance(array, jax.Array):  # NumPy arrays may change
-            self._digests[id(array)] = found
+            self._digests[id(array)] = digest
             weakref.finalize(array, self._digests.pop, id(array), None).atexit = False
-        return found
+        return digest
 
 
 @jax.jit

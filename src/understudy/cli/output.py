@@ -65,10 +65,10 @@ def show_book(path: "Path", release: "AnyRelease", quiet: bool) -> None:
 
 def require_hash(book: "BudgetBook", run: "ProposedRun", wanted: str | None) -> None:
     """Refuses to show another plan than the one with this hash."""
-    if wanted is not None and (found := run.plan_hash(book)) != wanted:
+    if wanted is not None and (plan_hash := run.plan_hash(book)) != wanted:
         raise ConfigError(
-            f"This plan has the hash {found}, not {wanted}. Ask for the schema, the method with its settings, epsilon "
-            "and delta of the plan to approve, and the version of Understudy."
+            f"This plan has the hash {plan_hash}, not {wanted}. Ask for the schema, the method with its settings, "
+            "epsilon and delta of the plan to approve, and the version of Understudy."
         )
 
 

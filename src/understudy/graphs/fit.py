@@ -239,14 +239,14 @@ def _plan(schema: GraphSchema, unit: GraphUnit, budget: Budget) -> Plan:
 def _plan_edge_level(schema: GraphSchema, budget: Budget) -> Plan:
     """Two queries on degrees and one on edge counts, with fixed fractions of rho."""
     fraction = COUNTS_FRACTION if schema.blocks is None else BLOCK_COUNTS_FRACTION
-    each = (1 - fraction) / 2
-    noise = budget.calibrate(lambda noise: [Gaussian(noise / math.sqrt(part)) for part in (each, each, fraction)])
+    other = (1 - fraction) / 2
+    noise = budget.calibrate(lambda noise: [Gaussian(noise / math.sqrt(part)) for part in (other, other, fraction)])
     within = "" if schema.blocks is None else " within each block"
     whats = {
-        "degrees": (f"degrees of {schema.num_nodes:,} nodes, sorted{within} (L2 sensitivity sqrt(2))", each),
+        "degrees": (f"degrees of {schema.num_nodes:,} nodes, sorted{within} (L2 sensitivity sqrt(2))", other),
         "degree_tails": (
             f"number of nodes of degree at least 1, ..., {_num_tails(schema):,}{within} (L2 sensitivity 2)",
-            each,
+            other,
         ),
         "block_counts": (_counts_text(schema), fraction),
     }

@@ -248,9 +248,9 @@ def _definitions(text: str) -> list[list[_Token]]:
         tokens = _tokens(text, escapes=escapes)
         if _UNFINISHED not in tokens:
             # Split at every semicolon: a parenthesis that is not closed must not hide the next statement.
-            found = [statement for statement in _split(tokens, ";", anywhere=True) if _defines(statement)]
-            if found not in readings:
-                readings.append(found)
+            definitions = [statement for statement in _split(tokens, ";", anywhere=True) if _defines(statement)]
+            if definitions not in readings:
+                readings.append(definitions)
     if not readings:
         raise SchemaError("A string or the rows of a COPY have no end. Close them, or remove the rows from the script.")
     if len(readings) > 1:

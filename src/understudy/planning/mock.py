@@ -141,8 +141,8 @@ class MockMaker:
         check_seed(seed)
         check_id_prefix(id_prefix, self.complete, self.origin, types_kept=False)
         key = jax.random.key(secrets.randbits(32) if seed is None else seed)
-        found = self._sampler.batches(self.num_rows, None, key, BATCH_ROWS)
-        named = (prefix_ids(rows, self.complete, id_prefix) for rows in found)
+        batches = self._sampler.batches(self.num_rows, None, key, BATCH_ROWS)
+        named = (prefix_ids(rows, self.complete, id_prefix) for rows in batches)
         return (attach_label(self._with_strings(rows), self.label) for rows in named)
 
     @functools.cached_property
@@ -189,8 +189,8 @@ class MockMaker:
             "Rows": f"{self.num_rows:,}",
         }
         head = [f"{what}: {escape_markdown(value)}" for what, value in facts.items() if value is not None]
-        own = _checksum(path)
-        digests = {own["file"]: own["sha256"]} if "sha256" in own else {}
+        checksum = _checksum(path)
+        digests = {checksum["file"]: checksum["sha256"]} if "sha256" in checksum else {}
         digests["the schema"] = self.digest
         head += [f"SHA-256 of {escape_markdown(name)}: `{digest}`" for name, digest in digests.items()]
         conditions = [_CONDITION, *([_DRAFTED] if self.schema.drafted else [])]
@@ -202,19 +202,19 @@ class MockMaker:
         return "\n\n".join(blocks) + "\n"
 
     def _contents(self) -> list[str]:
-        found = [
+        contents = [
             "Categories are equally likely, and numbers, dates and points uniform within their bounds or region. Apart "
             "from rules, columns are independent of each other. Draw no conclusions from these rows.",
             f"Nullable columns are null in about {NULL_FRACTION:.0%} of the rows, unless a rule decides it.",
         ]
         names = [c.name for c in self.complete.columns if c.kind == "text" and not c.drop]
         if names:
-            found.append(f"Text is the placeholder {PLACEHOLDER_TEXT!r}: {', '.join(names)}.")
+            contents.append(f"Text is the placeholder {PLACEHOLDER_TEXT!r}: {', '.join(names)}.")
         if self.filled:
-            found.append(f"Placeholders, since nothing is declared: {', '.join(self.filled)}.")
+            contents.append(f"Placeholders, since nothing is declared: {', '.join(self.filled)}.")
         if self.schema.rules:
-            found.append("Every row satisfies the rules of the schema.")
-        return found
+            contents.append("Every row satisfies the rules of the schema.")
+        return contents
 
     def _declared(self) -> list[str]:
         """What the schema declares, as in other certificates; of rules, only what they say."""

@@ -61,17 +61,17 @@ def sample_meeting(
     if codec.schema.rules:
         met, condition = "satisfied", "the rules" + " and the condition" * (where is not None)
     try:
-        found = propose_until(num_rows, propose, key=key, met=met, condition=condition)
+        proposed = propose_until(num_rows, propose, key=key, met=met, condition=condition)
     except TooRare:
         if not codec.schema.rules:
             raise
         again, tried_key = jax.random.split(key)
         repaired = functools.partial(propose, repair=True)
         try:
-            found = propose_until(num_rows, repaired, key=again, met=met, condition=condition)
+            proposed = propose_until(num_rows, repaired, key=again, met=met, condition=condition)
         except TooRare as error:
             raise ConditionError(_explain(str(error), draw(TRIED, tried_key, allowed), codec, origin)) from None
-    accepted = pa.concat_tables(found).slice(0, num_rows)
+    accepted = pa.concat_tables(proposed).slice(0, num_rows)
     return number_ids(accepted, codec.schema, np.arange(num_rows))  # not those of the proposed rows
 
 

@@ -18,8 +18,8 @@ def match_lookup(table: pa.Table, columns: Sequence[str], listed: Sequence[Looku
     """Which rows have a value in all of the columns; and the index of each row in the list, or -1."""
     known = ~np.any([is_null(table.column(name)) for name in columns], axis=0)
     keys = _join_strings([pa.array([as_text(row[at]) for row in listed], pa.string()) for at in range(len(columns))])
-    found = pc.index_in(_join_strings([as_strings(table.column(name)) for name in columns]), value_set=keys)
-    return known, pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    index = pc.index_in(_join_strings([as_strings(table.column(name)) for name in columns]), value_set=keys)
+    return known, pc.fill_null(index, -1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _join_strings(columns: Sequence[pa.Array]) -> pa.Array:

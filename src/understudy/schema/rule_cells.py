@@ -50,14 +50,14 @@ class Comparison(NamedTuple):
 @functools.lru_cache(maxsize=512)
 def comparisons(condition: str, names: tuple[str, ...]) -> tuple[Comparison, ...]:
     """All comparisons of one column with constants, at any depth of a condition."""
-    found = []
+    comparisons = []
     for node in nodes(parse_condition(condition, names, of_rule=True)):
         operator, sides = compared(node)
         columns = [side for side in sides if is_column(side)]
         constants = [literal_value(side) for side in sides if is_literal(side)] if len(columns) == 1 else []
         if constants and None not in constants:
-            found.append(Comparison(columns_of(columns[0])[0], operator, tuple(constants)))
-    return tuple(found)
+            comparisons.append(Comparison(columns_of(columns[0])[0], operator, tuple(constants)))
+    return tuple(comparisons)
 
 
 def _split(column: Column, conditions: Sequence[str], arrow_type: pa.DataType) -> CodeValues:

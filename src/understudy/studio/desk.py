@@ -261,10 +261,10 @@ class Desk:
             return table.parent / name
         offered = {table.name: table} | {each: release / each for each in RELEASE_FILES}
         offered |= {f"{kind}.html": table.parent / kind / "report.html" for kind in REPORTS}
-        found = offered.get(name)
-        if found is None or not found.is_file():
+        content = offered.get(name)
+        if content is None or not content.is_file():
             raise StudioError(f"There is no file {name!r} of run {number}.")
-        return found
+        return content
 
     def report(self, number: int, kind: str, given: Mapping[str, Any]) -> dict[str, object]:
         """Starts an in-house report, which reads real rows: only after a person has confirmed that."""

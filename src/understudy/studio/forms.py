@@ -145,5 +145,5 @@ def _number(value: object) -> object:
 
 
 def _problem_of(error: UnderstudyError, *, column: str | None = None) -> Problem:
-    found = getattr(error, "column", None) or column
-    return {"column": found, "key": getattr(error, "key", None), "rule": None, "message": str(error)}
+    name = getattr(error, "column", None) or column
+    return {"column": name, "key": getattr(error, "key", None), "rule": None, "message": str(error)}

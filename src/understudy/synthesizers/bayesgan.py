@@ -239,8 +239,8 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
         """Formal guarantee: the cost of the plan's queries. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""
         queries = self._planned(run)
-        each = self.discriminator_chains * self.updates
-        made = sum(event_of(query, SubsampledGaussian).steps for query in queries) // each
+        updates = self.discriminator_chains * self.updates
+        made = sum(event_of(query, SubsampledGaussian).steps for query in queries) // updates
         chosen = self if self.noise_multiplier is None else self._with_steps(made)
         options = RunOptions(keep_every=chosen._thinning, keep_last=chosen.samples_per_chain, progress=run.progress)
         prepared, kept = chosen._train(run, queries, options)
@@ -264,9 +264,9 @@ class BayesGAN(StepSettings, FeatureSettings, GeneratorSettings, MarginalSetting
         """Make the plan's queries. The number of steps is that of these settings."""
         rows, plan, ledger, domain = run.rows, run.plan, run.ledger, run.domain
         prepared = prepare(self, rows, plan, ledger)
-        schedule, each = self._stages(domain.num_rows), self.discriminator_chains * self.updates
+        schedule, updates = self._stages(domain.num_rows), self.discriminator_chains * self.updates
         charged = charge_langevin(
-            rows, queries, ledger, prepared.encoder, schedule=schedule, law=self._law, updates_each=each
+            rows, queries, ledger, prepared.encoder, schedule=schedule, law=self._law, updates_each=updates
         )
         is_private = charged.steps.is_private
         noise = min(event_of(query, SubsampledGaussian).noise_multiplier for query in queries) if is_private else 0.0

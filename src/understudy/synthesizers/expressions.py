@@ -93,7 +93,7 @@ class _Reader:
         return self.words[int(stand_in.removeprefix("_"))]
 
     def _refusal(self, reason: str) -> ConfigError:
-        words = re.sub(r"\b_\d+\b", lambda found: self._word(found.group()), reason)
+        words = re.sub(r"\b_\d+\b", lambda match: self._word(match.group()), reason)
         return ConfigError(f"The method {self.expression!r} cannot be read: {words}. Write name(setting=value, ...).")
 
     def _method(self, node: ast.expr) -> Synthesizer:

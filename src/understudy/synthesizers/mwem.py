@@ -370,9 +370,9 @@ class Histogram:
         """`num_rows` returns the current estimate of the number of rows; by default the public number."""
         self.group, self._num_rows = group, num_rows or (lambda: domain.num_rows)
         self.log_probs = np.full(domain.shape(group), -math.log(domain.size(group)))
-        if own := [zeros for zeros in domain.zeros if set(zeros.columns) <= set(group)]:
+        if zeros_here := [zeros for zeros in domain.zeros if set(zeros.columns) <= set(group)]:
             # Weights of zero stay zero: the histogram is one of the possible cells, and starts uniform on them.
-            self.log_probs += sum(_broadcast(log_possible(zeros), zeros.columns, group) for zeros in own)
+            self.log_probs += sum(_broadcast(log_possible(zeros), zeros.columns, group) for zeros in zeros_here)
             self.log_probs -= _log_sum(self.log_probs)
         self.answers: dict[LinearQuery, np.ndarray] = {}
         self._times: Counter[LinearQuery] = Counter()

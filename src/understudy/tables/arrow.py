@@ -236,9 +236,9 @@ def _extend_dictionary(values: pa.ChunkedArray, known: dict[str, pa.Array], name
     """The values with the dictionary known so far, and what this batch adds at its end."""
     if not values.num_chunks:
         return values
-    own = values.unify_dictionaries().chunk(0).dictionary
-    before = known.get(name, own)
-    known[name] = pa.concat_arrays([before, own.filter(pc.is_null(pc.index_in(own, before)))])
+    dictionary = values.unify_dictionaries().chunk(0).dictionary
+    before = known.get(name, dictionary)
+    known[name] = pa.concat_arrays([before, dictionary.filter(pc.is_null(pc.index_in(dictionary, before)))])
     if len(known[name]) and not len(before):
         raise TableError(
             f"Column {name!r} has no values in the first batch and some in a later one, which Arrow files cannot hold. "

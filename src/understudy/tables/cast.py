@@ -365,8 +365,8 @@ def _normalize_dictionary(values: pa.ChunkedArray) -> pa.ChunkedArray:
     has_strings = is_text(value_type)
     common = pa.string() if has_strings else common_type(value_type)
     try:
-        held = _without_broken_strings(values) if has_strings else values
-        return held.cast(pa.dictionary(pa.int32(), common, ordered=ordered), safe=False).unify_dictionaries()
+        intact = _without_broken_strings(values) if has_strings else values
+        return intact.cast(pa.dictionary(pa.int32(), common, ordered=ordered), safe=False).unify_dictionaries()
     except _NO_RULE:  # a null in a dictionary, or a value that a conversion does not expect
         plain = [_without_view(chunk.dictionary).take(chunk.indices) for chunk in values.chunks]
         coded = normalize_column(pa.chunked_array(plain, _COPIED.get(value_type, value_type))).dictionary_encode()

@@ -350,8 +350,8 @@ def _explain_server_errors(table_path: TablePath, *errors: type[Exception]) -> I
     try:
         yield
     except errors as error:
-        found = re.search(r"(connection to server .*|FATAL: .*|could not .*)", str(error))
-        reason = found[1].rstrip(".") if found else "the address is not valid"
+        match = re.search(r"(connection to server .*|FATAL: .*|could not .*)", str(error))
+        reason = match[1].rstrip(".") if match else "the address is not valid"
         raise TableError(
             f"Cannot connect to {table_path}: {reason}. Check host, user and database, and the password in"
             " PGPASSWORD or ~/.pgpass."

@@ -134,8 +134,8 @@ def _open_part(part: _Part) -> BatchReader:
     return BatchReader(pa.schema([*types, *added]), read)
 
 
-def _require_columns(part: _Part, found: Sequence[str], expected: Sequence[str], first: _Part) -> None:
-    absent, more = [[n for n in a if n not in b] for a, b in ((expected, found), (found, expected))]
+def _require_columns(part: _Part, names: Sequence[str], expected: Sequence[str], first: _Part) -> None:
+    absent, more = [[n for n in a if n not in b] for a, b in ((expected, names), (names, expected))]
     if absent or more:
         name = (absent + more)[0]
         verb = "lacks" if absent else "has"

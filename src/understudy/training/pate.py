@@ -93,11 +93,11 @@ class Voting(VotingSettings):
     @classmethod
     def of(cls, method: VotingSettings, *, teachers: int, queries: int, cross: int | None) -> "Voting":
         """The settings of a method, with widths and a memory that fit these votes."""
-        own = {field.name: getattr(method, field.name) for field in dataclasses.fields(VotingSettings)}
+        settings = {field.name: getattr(method, field.name) for field in dataclasses.fields(VotingSettings)}
         if method.teacher_widths is None:
-            own["teacher_widths"] = (8,) * (cross is None)
-        own["memory"] = max(method.memory, queries)
-        return cls(**own, teachers=teachers, queries=queries, cross=cross)
+            settings["teacher_widths"] = (8,) * (cross is None)
+        settings["memory"] = max(method.memory, queries)
+        return cls(**settings, teachers=teachers, queries=queries, cross=cross)
 
     def __post_init__(self) -> None:
         check_settings(self)

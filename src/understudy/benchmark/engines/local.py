@@ -81,8 +81,8 @@ def available_memory() -> float | None:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
-    found = dict(line.split(":", 1) for line in lines)
-    return 1024.0 * int(found["MemAvailable"].split()[0]) if "MemAvailable" in found else None
+    amounts = dict(line.split(":", 1) for line in lines)
+    return 1024.0 * int(amounts["MemAvailable"].split()[0]) if "MemAvailable" in amounts else None
 
 
 def group_programs(cells: Sequence[Cell]) -> tuple[list[list[Cell]], list[Cell]]:

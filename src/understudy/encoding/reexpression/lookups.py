@@ -39,11 +39,11 @@ class Formula(OneColumn):
 
     def restore(self, rows: Rows) -> Arrays:
         inputs = pa.table({name: rows[name] for name in self.inputs})
-        found = compute(inputs, self.expression, declared_type(self.column))
+        computed = compute(inputs, self.expression, declared_type(self.column))
         if self.column.kind in BOUNDED:
-            numbers, known = as_numbers(pa.chunked_array([found]), self.column.kind)
+            numbers, known = as_numbers(pa.chunked_array([computed]), self.column.kind)
             return {self.column.name: Scale(self.column).write(numbers, known)}
-        return {self.column.name: fill_nulls(in_declared_type(found, self.column), self.column)}
+        return {self.column.name: fill_nulls(in_declared_type(computed, self.column), self.column)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,11 +158,11 @@ class Joint(Step):
 
     def _places(self, rows: Rows) -> np.ndarray:
         """The index of each row's values in the list of each column; -1 for those that are not in it."""
-        found = []
+        places = []
         for name, listed in self._listed.items():
             index = pc.index_in(as_strings(rows[name]), value_set=listed.unique(), skip_nulls=False)
-            found.append(pc.fill_null(index, -1).to_numpy(zero_copy_only=False))
-        return np.stack(found, axis=1)
+            places.append(pc.fill_null(index, -1).to_numpy(zero_copy_only=False))
+        return np.stack(places, axis=1)
 
     def _nearest(self, rows: Rows) -> np.ndarray:
         """The combination of each row: its own if allowed, else the first of those that agree in most columns."""
@@ -209,13 +209,13 @@ class Ranks(OneColumn):
     def _ranks(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """The rank of each row, and which rows have one; undeclared categories are replaced by the schema's rule."""
         strings = as_strings(rows[self.column.name])
-        found = pc.fill_null(pc.index_in(strings, value_set=self._strings), -1).to_numpy(zero_copy_only=False)
+        ranks = pc.fill_null(pc.index_in(strings, value_set=self._strings), -1).to_numpy(zero_copy_only=False)
         instead = self.column.replacement
         if instead is not None:
             rank = self._strings.to_pylist().index(as_text(instead))
             is_null = pc.is_null(strings).to_numpy(zero_copy_only=False) & self.column.nullable
-            found = np.where((found < 0) & ~is_null, rank, found)
-        return np.maximum(found, 0).astype(np.int64), found >= 0
+            ranks = np.where((ranks < 0) & ~is_null, rank, ranks)
+        return np.maximum(ranks, 0).astype(np.int64), ranks >= 0
 
     def _values(self, ranks: np.ndarray, known: np.ndarray) -> Arrays:
         at = pa.array(np.clip(ranks, 0, len(self._strings) - 1), mask=~known)

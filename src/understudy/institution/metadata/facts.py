@@ -76,9 +76,9 @@ class DescribedRelease:
     @property
     def fields(self) -> list[Mapping[str, object]]:
         """The columns, as a Table Schema describes them in the format of the first file."""
-        found = self.table_schema["fields"]
-        assert isinstance(found, list)
-        return found
+        fields = self.table_schema["fields"]
+        assert isinstance(fields, list)
+        return fields
 
     @property
     def table_schema(self) -> JsonObject:
