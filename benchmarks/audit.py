@@ -19,9 +19,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from understudy.audit.audited_runs import Runs, Target
 from understudy.audit.neighbours import CANARIES, make_neighbours
 from understudy.audit.pipeline import AUDITED, make_runs, make_target, worker_processes
-from understudy.audit.runs import Runs, Target
 from understudy.errors import ConfigError
 from understudy.run.atomic import json_bytes, write_file
 
@@ -133,7 +133,7 @@ def main(arguments: argparse.Namespace) -> None:
 def write_record(folder: Path) -> None:
     """Writes the bounds that the runs in the folder show into the package."""
     from understudy.audit.audit import bound_files
-    from understudy.certificate.audits import audits_to_json
+    from understudy.certificate.audit_section import audits_to_json
 
     audits = bound_files([folder])
     write_file(RECORD, json_bytes(audits_to_json(audits)), force=True)

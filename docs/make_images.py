@@ -110,7 +110,7 @@ def draw_panel(title: str, labels: list[str], pairs: list[tuple[float, float]]) 
     for place, tick in zip(at, (0, 50, 100), strict=True):
         parts.append(f'<path d="M{place} 20V{bottom}" stroke="{GRID}"/>')
         parts.append(
-            f'<text x="{place}" y="{bottom + 16}" font-size="12" text-anchor="middle" fill="{INK}">{tick} %</text>'
+            f'<text x="{place}" y="{bottom + 16}" font-size="12" text-anchor="middle" fill="{INK}">{tick}%</text>'
         )
     for row, (label, pair) in enumerate(zip(labels, pairs, strict=True)):
         y = 36 + step * row

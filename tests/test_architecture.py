@@ -2,6 +2,7 @@
 measures private tables."""
 
 import ast
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -144,7 +145,7 @@ ALLOWED_EXACT: dict[tuple[str, str], str] = {
     ("encoding/codec.py", "Codec.positions_modelled"): "shape of the positions, which go into Rows",
     ("cli/mock.py", "mock"): "mock rows",
     ("institution/metadata/table_schema.py", "_resource"): "synthetic rows",
-    ("planning/mock.py", "MockMaker._with_texts"): "mock rows",
+    ("planning/mock.py", "MockMaker._with_strings"): "mock rows",
     ("graphs/schema.py", "_read_node_file"): "the node list is public",
     ("learners/sklearn.py", "Estimator._read"): "X and y of two lengths are no table; no message says which",
     ("api.py", "_start"): "the size of the public table, for the certificate",
@@ -388,6 +389,65 @@ def test_the_tree_is_small_enough_to_read() -> None:
     assert {file.stem for file in FILES if len(file.parts) == 1} == TOP_FILES
     sizes = Counter(file.parent for file in FILES)
     assert {folder: size for folder, size in sizes.items() if size > MAX_FILES} == {}
+
+
+ONE_LETTER_APART = {
+    ("api", "app"): "the public functions, and the program of the command line",
+    ("calls", "cells"): "two plain words",
+    ("codec", "codes"): "a codec makes codes",
+    ("column", "columns"): "one column of a schema, and all columns of a table",
+    ("ddi", "ddl"): "two formats",
+    ("graph", "graphs"): "a package, and what one command or one mechanism does for it",
+    ("method", "methods"): "one published method, and all learners",
+    ("page", "pages"): "one page, and several",
+    ("page", "pate"): "an algorithm",
+    ("pate", "path"): "an algorithm",
+    ("source", "sources"): "the source of randomness, and sources of tables",
+    ("table", "tables"): "a package, and the table of one reader",
+}
+
+
+def one_letter_apart(one: str, other: str) -> bool:
+    """Whether two names differ by one letter: changed, or added to one of them."""
+    short, long = sorted((one, other), key=len)
+    return one != other and any(
+        long[:at] + long[at + 1 :] == short[:at] + short[at + (len(short) == len(long)) :] for at in range(len(long))
+    )
+
+
+def test_no_two_names_of_modules_differ_by_one_letter() -> None:
+    names = sorted({module_name(file).rpartition(".")[2] for file in FILES})
+    pairs = {pair for pair in itertools.combinations(names, 2) if one_letter_apart(*pair)}
+    assert pairs == set(ONE_LETTER_APART)
+    assert one_letter_apart("plan", "plans")
+    assert one_letter_apart("plane", "plan")
+    assert one_letter_apart("plan", "play")
+    assert not one_letter_apart("plan", "player")
+
+
+FILLER_NAMES = ("found", "each", "held", "own")
+MAX_FILLER_NAMES = 205
+"""Arguments and variables of these names, outside of comprehensions. May only fall: name the thing instead."""
+
+
+def filler_names(source: str) -> int:
+    tree = ast.parse(source)
+    targets = [node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension)]
+    in_comprehensions = {name for target in targets for name in ast.walk(target)}
+    return sum(
+        node.arg in FILLER_NAMES
+        if isinstance(node, ast.arg)
+        else isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Store)
+        and node.id in FILLER_NAMES
+        and node not in in_comprehensions
+        for node in ast.walk(tree)
+    )
+
+
+def test_filler_names_do_not_come_back() -> None:
+    assert filler_names("def f(own):\n    found = [each for each in own]\n    for held in found: pass") == 3
+    assert sum(filler_names((SOURCE / file).read_text()) for file in FILES) <= MAX_FILLER_NAMES
 
 
 def test_what_the_steward_sees_reaches_no_release() -> None:

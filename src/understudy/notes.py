@@ -29,9 +29,9 @@ class Note:
         return {"level": self.level.value, "text": self.text}
 
 
-def warnings_of(texts: tuple[str, ...]) -> tuple[Note, ...]:
+def warnings_of(messages: tuple[str, ...]) -> tuple[Note, ...]:
     """Each text as a warning."""
-    return tuple(Note(text, Level.WARNING) for text in texts)
+    return tuple(Note(text, Level.WARNING) for text in messages)
 
 
 def percent(fraction: float) -> str:
@@ -56,11 +56,11 @@ def count_of(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def shorten(text: str, most: int) -> str:
+def shorten(text: str, max_length: int) -> str:
     """At most this many letters, on one line.
 
     >>> shorten("Total  variation, 1-way marginals", 16)
     'Total variation…'
     """
     plain = " ".join(text.split())
-    return plain if len(plain) <= most else plain[: most - 1].rstrip() + "…"
+    return plain if len(plain) <= max_length else plain[: max_length - 1].rstrip() + "…"

@@ -79,6 +79,6 @@ class Summarized(abc.ABC):
 _LEFT = 'style="text-align:left"'
 
 
-def _short(text: str, most: int = MAX_LETTERS) -> str:
+def _short(text: str, max_length: int = MAX_LETTERS) -> str:
     plain = "".join(each if each.isprintable() else " " for each in " ".join(text.split()))
-    return plain if len(plain) <= most else plain[: most - 3].rstrip() + "..."
+    return plain if len(plain) <= max_length else plain[: max_length - 3].rstrip() + "..."

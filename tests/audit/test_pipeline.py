@@ -14,13 +14,13 @@ from scipy import stats
 from benchmarks.audit import continue_runs
 from tests.builders import raises
 from understudy.audit.audit import audit_method, bound_files, bound_runs
+from understudy.audit.audited_runs import Claim, Runs, merge_files
 from understudy.audit.bounds import lower_bound
 from understudy.audit.neighbours import CANARIES
 from understudy.audit.observation import Observation
 from understudy.audit.pipeline import AUDITED, audited_expression, make_runs, make_runs_in_parallel, make_target
-from understudy.audit.runs import Claim, Runs, merge_files
 from understudy.audit.scores import FEWEST_RUNS, THREATS, compute_scores, list_scores, split_runs
-from understudy.certificate.audits import LIMITS, Audit, audits_to_json, recorded_audit, recorded_audits
+from understudy.certificate.audit_section import LIMITS, Audit, audits_to_json, recorded_audit, recorded_audits
 from understudy.errors import ConfigError
 from understudy.privacy.noise import source as noise
 from understudy.synthesizers import SYNTHESIZERS, express, read_method

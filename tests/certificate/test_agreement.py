@@ -22,7 +22,7 @@ from understudy import certificate
 from understudy.certificate import page as certificate_page
 from understudy.certificate.agreement import MAX_MARGINALS, MAX_QUERIES, Contradiction, excess
 from understudy.errors import ReleaseError, UnderstudyError
-from understudy.institution.book.certificates import _is_covered
+from understudy.institution.book.certificate_checks import _is_covered
 from understudy.privacy.accounting.events import EVENTS, MAX_COUNT, SubsampledGaussian
 from understudy.privacy.accounting.ledger import spent_by
 from understudy.privacy.accounting.release_costs import Cost

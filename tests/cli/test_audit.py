@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.certificate.audits import LIMITS, Audit
+from understudy.certificate.audit_section import LIMITS, Audit
 from understudy.cli import run
 
 

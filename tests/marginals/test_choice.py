@@ -85,7 +85,8 @@ def test_the_choice_is_that_of_the_greedy_rule(seed: int, cells: float, forest: 
     candidates = pairs_and_triples(seed)
     lengths = set()
     for precision, most in ((0.2, 20), (2.0, 20), (20.0, 3)):
-        found = choose(candidates, limit_of(cells), total_need=14.0, precision=precision, most=most, forest=forest)
+        limit = limit_of(cells)
+        found = choose(candidates, limit, total_need=14.0, precision=precision, max_chosen=most, forest=forest)
         assert found == naive_choice(candidates, cells, 14.0, precision, most, forest=forest)
         lengths.add(len(found))
     assert max(lengths) > 0
@@ -94,9 +95,9 @@ def test_the_choice_is_that_of_the_greedy_rule(seed: int, cells: float, forest: 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_forest_closes_no_cycle(seed: int) -> None:
     candidates = pairs_and_triples(seed)
-    found = choose(candidates, limit_of(1e9), total_need=1.0, precision=1e9, most=20, forest=True)
+    found = choose(candidates, limit_of(1e9), total_need=1.0, precision=1e9, max_chosen=20, forest=True)
     assert is_forest([candidates.cliques[at] for at in found])
-    every = choose(candidates, limit_of(1e9), total_need=1.0, precision=1e9, most=20, forest=False)
+    every = choose(candidates, limit_of(1e9), total_need=1.0, precision=1e9, max_chosen=20, forest=False)
     assert sorted(every) == list(range(20))
     assert len(found) < 6
 
@@ -105,7 +106,7 @@ def test_a_forest_closes_no_cycle(seed: int) -> None:
 def test_a_model_of_the_choice_is_within_its_size(cells: int) -> None:
     for seed in range(5):
         candidates = pairs_and_triples(seed)
-        found = choose(candidates, limit_of(cells), total_need=1.0, precision=1e9, most=20, forest=False)
+        found = choose(candidates, limit_of(cells), total_need=1.0, precision=1e9, max_chosen=20, forest=False)
         assert count_cells(DOMAIN, [*DOMAIN.one_way, *(candidates.cliques[at] for at in found)]) <= cells
 
 
@@ -129,15 +130,15 @@ def test_nothing_is_chosen_where_noise_exceeds_every_error() -> None:
     need = (candidates.weights * candidates.cells) ** (2 / 3)
     # What the cheapest of them would add to the noise is more than the largest error of any.
     precision = (math.sqrt(2 / math.pi) * ((14 + need.min()) ** 1.5 - 14**1.5) / largest) ** 2 / 1.01
-    assert choose(candidates, limit_of(1e9), total_need=14.0, precision=precision, most=9, forest=False) == []
+    assert choose(candidates, limit_of(1e9), total_need=14.0, precision=precision, max_chosen=9, forest=False) == []
     no_errors = Candidates(candidates.cliques, 0 * candidates.errors, candidates.weights, candidates.cells)
-    assert choose(no_errors, limit_of(1e9), total_need=14.0, precision=1e9, most=9, forest=False) == []
+    assert choose(no_errors, limit_of(1e9), total_need=14.0, precision=1e9, max_chosen=9, forest=False) == []
 
 
 def test_at_most_that_number_is_chosen_and_the_best_first() -> None:
     candidates = pairs_and_triples(1)
     every, *fewer = (
-        choose(candidates, limit_of(1e9), total_need=14.0, precision=1e6, most=most, forest=False)
+        choose(candidates, limit_of(1e9), total_need=14.0, precision=1e6, max_chosen=most, forest=False)
         for most in (20, 0, 1, 4)
     )
     assert len(every) == 20

@@ -106,7 +106,7 @@ def test_the_pull_is_one_over_prior_variance_and_count() -> None:
 
     def pulls_given(a: np.ndarray) -> dict[Clique, np.ndarray]:
         (expected,) = independent_counts(domain, [("b", "a")], {("a",): a}, 100)
-        return cell_pulls(pooled, {("b", "a"): expected}, least=0.02, prior_variance=0.5)
+        return cell_pulls(pooled, {("b", "a"): expected}, min_pull=0.02, prior_variance=0.5)
 
     pulls = pulls_given(np.array([1.0, 9.0]))
     assert set(pulls) == {("b", "a")}

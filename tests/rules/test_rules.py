@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.examples import scaled
 from understudy.errors import SchemaError
-from understudy.rules.comparison import as_text, as_texts
+from understudy.rules.comparison import as_strings, as_text
 from understudy.rules.keys import read_lookup
 from understudy.rules.rules import Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, rule_from_dict
 from understudy.schema import Schema
@@ -124,7 +124,7 @@ listed_rows = st.lists(st.lists(st.sampled_from(LISTED), min_size=3, max_size=3)
 @example(1e15)
 @example(2.0**53)
 def test_a_listed_real_has_the_text_of_the_column(value: float) -> None:
-    assert as_text(value) == as_texts(pa.array([value]))[0].as_py()
+    assert as_text(value) == as_strings(pa.array([value]))[0].as_py()
     if abs(value) < 2**53:
         assert as_text(round(value)) == as_text(float(round(value)))
 

@@ -23,7 +23,7 @@ from understudy.studio.desk import Desk, first_rows
 from understudy.studio.forms import form_of, read_form
 from understudy.studio.guard import COOKIE, Door
 from understudy.studio.jobs import State, StudioError, write_json
-from understudy.studio.plans import Request
+from understudy.studio.plan_page import Request
 from understudy.studio.server import listen, make_app
 from understudy.studio.supervise import environment
 from understudy.tables import Origin, write_table

@@ -404,12 +404,13 @@ def test_an_absurd_temperature_is_reported(settings: str, monkeypatch: pytest.Mo
 
 
 def test_stairs_follow_their_schedule() -> None:
-    made = stages(1000, 0.1, "polynomial", decay=0.5, offset=10.0, most=8)
+    made = stages(1000, 0.1, "polynomial", decay=0.5, offset=10.0, max_stages=8)
     assert sum(stage.iterations for stage in made) == 1000
     assert len(made) == 8
     assert made[4].eta == pytest.approx(0.1 * (510 / 10) ** -0.5)
-    assert stages(5, 0.1, "exponential", decay=0.0, offset=1.0, most=8)[-1].eta == pytest.approx(0.1 * math.exp(-2.4))
-    assert stages(7, 0.1, "constant", decay=0.5, offset=1.0, most=8) == (Stage(7, 0.1),)
+    last = stages(5, 0.1, "exponential", decay=0.0, offset=1.0, max_stages=8)[-1]
+    assert last.eta == pytest.approx(0.1 * math.exp(-2.4))
+    assert stages(7, 0.1, "constant", decay=0.5, offset=1.0, max_stages=8) == (Stage(7, 0.1),)
 
 
 # ---------------------------------------------------------------------------------------------------------- small runs

@@ -11,7 +11,7 @@ import understudy as us
 from understudy.errors import TableError
 from understudy.tables import read_table
 from understudy.tables.arrow import open_parquet
-from understudy.tables.path import TableLocation
+from understudy.tables.path import TablePath
 
 TEXTS = [f"text {i}" for i in range(50)]
 
@@ -109,7 +109,7 @@ def test_a_text_that_is_not_utf8_in_a_dictionary_moves_no_other_row(
                 words = pa.DictionaryArray.from_arrays(pa.array(range(size), pa.int8()), _unchecked(texts))
                 writer.write_table(pa.table([pa.array(range(start, start + size)), words], schema=schema))
                 start += size
-        batches = open_parquet(TableLocation.parse(str(path))).read(num_rows)
+        batches = open_parquet(TablePath.parse(str(path))).read(num_rows)
         assert [number for batch in batches for number in batch.column("id").to_pylist()] == list(range(start))
 
 

@@ -26,7 +26,7 @@ from understudy.tables import (
     write_table,
 )
 from understudy.tables.labels import sidecar_path
-from understudy.tables.path import TableLocation
+from understudy.tables.path import TablePath
 
 LABEL = Label(certificate="mst: epsilon 1, delta 1e-06", source="release", digest="ab" * 32)
 TABLE = attach_label(pa.table({"a": [1, None, 3], "b": ["x", "y", "ä"]}), LABEL)
@@ -91,13 +91,13 @@ def test_other_metadata_is_not_written(tmp_path: Path) -> None:
 def test_a_description_is_written_beside_every_format(name: str, tmp_path: Path) -> None:
     path = f"{tmp_path}/{name}"
     write_batches([TABLE.slice(0, 2), TABLE.slice(2)], path, delimiter=";", describe=describe)
-    content = json.loads(sidecar_path(TableLocation.parse(path)).read_bytes())
+    content = json.loads(sidecar_path(TablePath.parse(path)).read_bytes())
     assert content == {"synthetic": True, "rows": 3, "delimiter": "\t" if name == "fake.tsv" else ";"}
     assert says_synthetic(path)
     with pytest.raises(TableError):
         write_table(TABLE, path, describe=describe)
     write_table(TABLE.slice(0, 1), path, describe=describe, force=True)
-    assert json.loads(sidecar_path(TableLocation.parse(path)).read_bytes())["rows"] == 1
+    assert json.loads(sidecar_path(TablePath.parse(path)).read_bytes())["rows"] == 1
 
 
 def test_table_and_description_appear_together_or_not_at_all(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ from understudy.tables import (
     stream,
     write_table,
 )
-from understudy.tables.path import TableLocation
+from understudy.tables.path import TablePath
 from understudy.tables.reading_batches import read_equal
 
 SCHEMA = Schema(
@@ -466,7 +466,7 @@ def test_no_reader_holds_more_rows_than_a_batch(tmp_path: Path, name: str) -> No
     table = pa.concat_tables([PEOPLE] * 100)
     write_table(table, f"{tmp_path}/{name}")
     with sizes(rows=100, block=2000):
-        reader = reading._open_location(TableLocation.parse(f"{tmp_path}/{name}"), SCHEMA, ReadOptions())
+        reader = reading._open_path(TablePath.parse(f"{tmp_path}/{name}"), SCHEMA, ReadOptions())
         found = [batch.num_rows for batch in reader.read(100)]
     assert sum(found) == table.num_rows
     assert max(found) <= 100

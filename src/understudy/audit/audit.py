@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
+from understudy.audit.audited_runs import Runs, merge_files
 from understudy.audit.bounds import FEWEST_SCORES, gaussian_mu, lower_bound
 from understudy.audit.neighbours import DEFAULT_CANARY, make_neighbours
 from understudy.audit.pipeline import make_runs_in_parallel, make_target
-from understudy.audit.runs import Runs, merge_files
 from understudy.audit.scores import THREATS, check_num_runs, check_threat, compute_scores
-from understudy.certificate.audits import Audit
+from understudy.certificate.audit_section import Audit
 from understudy.errors import ConfigError
 from understudy.progress import ShowProgress, open_progress
 

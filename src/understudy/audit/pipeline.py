@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 
 from understudy.api import fit
+from understudy.audit.audited_runs import Claim, Runs, Target
 from understudy.audit.neighbours import DEFAULT_CANARY, make_neighbours
 from understudy.audit.observation import Cells, Observation, observe
-from understudy.audit.runs import Claim, Runs, Target
 from understudy.errors import ConfigError, UnderstudyWarning
 from understudy.privacy.accounting.ledger import Guarantee
 from understudy.release import check_seed, check_size

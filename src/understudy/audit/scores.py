@@ -20,10 +20,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from understudy.audit.audited_runs import Runs
 from understudy.audit.bounds import FEWEST_SCORES
 from understudy.audit.neighbours import make_neighbours
 from understudy.audit.observation import Cells
-from understudy.audit.runs import Runs
 from understudy.errors import ConfigError, did_you_mean
 
 THREATS = ("white", "black")
@@ -74,7 +74,7 @@ def compute_scores(runs: Runs, threat: str, *, seed: int = 0) -> Scores:
     check_num_runs(2 * int(min(labels.sum(), (~labels).sum())))
     train, test = split_runs(labels, seed)
     candidates = list_scores(runs, threat)
-    best = max(candidates, key=lambda each: _quality(each, train, labels, seed))
+    best = max(candidates, key=lambda candidate: _quality(candidate, train, labels, seed))
     values = best.values(train, test, labels)
     return Scores(best.name, values[labels[test]], values[~labels[test]])
 
@@ -102,13 +102,13 @@ def list_scores(runs: Runs, threat: str) -> list[Score]:
     """The scores of a threat."""
     cells = Cells(make_neighbours(runs.target.canary))
     sample, (num_columns, where) = runs.part("sample"), (len(make_neighbours(runs.target.canary).columns), cells.canary)
-    found = _of_counts("synthetic rows", sample, num_columns, where, np.sqrt)  # stabilises the variance
+    columns = _of_counts("synthetic rows", sample, num_columns, where, np.sqrt)  # stabilises the variance
     if threat == "black":
-        return found
+        return columns
     density, arrays = runs.part("density"), np.hstack([runs.part("arrays"), runs.part("facts")])
-    found += _of_counts("the released model", density, num_columns, where, np.log1p)
-    found.append(Score("linear discriminant of released arrays", arrays, _DISCRIMINANT))
-    return found
+    columns += _of_counts("the released model", density, num_columns, where, np.log1p)
+    columns.append(Score("linear discriminant of released arrays", arrays, _DISCRIMINANT))
+    return columns
 
 
 def _of_counts(
@@ -142,8 +142,8 @@ def _quality(score: Score, train: np.ndarray, labels: np.ndarray, seed: int) -> 
     if score.estimator is not None and np.ptp(score.view[train], axis=0).max(initial=0.0) < 1e-5:
         return 0.0  # nothing varies: there is nothing to train on
     values = np.empty(len(train))
-    for fitted, held in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(train, labels[train]):
-        values[held] = score.values(train[fitted], train[held], labels)
+    for fitted, left_out in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(train, labels[train]):
+        values[left_out] = score.values(train[fitted], train[left_out], labels)
     return float(roc_auc_score(labels[train], values))
 
 

@@ -146,15 +146,15 @@ def table_checksums(suite: Suite) -> tuple[dict[str, str], dict[str, str]]:
     """The checksums of the tables that are available, and what is missing for the others."""
     from understudy.benchmark.tables import missing_source, table_checksum
 
-    found, missing = {}, {}
+    checksums, missing = {}, {}
     for table in suite.tables:
         if table.file is not None:
-            found[table.name] = file_checksum(table)
+            checksums[table.name] = file_checksum(table)
         elif (why := missing_source(table.name)) is not None:
             missing[table.name] = why
         else:
-            found[table.name] = table_checksum(table.name)
-    return found, missing
+            checksums[table.name] = table_checksum(table.name)
+    return checksums, missing
 
 
 def file_checksum(table: TableSpec) -> str:

@@ -61,10 +61,10 @@ def _read_table(entry: TableEntry, file: FileEntry, raw: dict[str, bytes]) -> pa
     """The rows of a file of the data folder, checked."""
     assert entry.download is not None
     table = READERS[entry.download.format](entry, file, raw)
-    if (found := content_checksum(table)) != file.content:
+    if (checksum := content_checksum(table)) != file.content:
         raise TableError(
             f"{entry.name} at its source differs from the catalogue: expected content {file.content[:12]}, "
-            f"found {found[:12]}. Nothing was written. Look for a notice of a new version at {entry.homepage}."
+            f"found {checksum[:12]}. Nothing was written. Look for a notice of a new version at {entry.homepage}."
         )
     return table
 

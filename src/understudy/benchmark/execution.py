@@ -78,13 +78,13 @@ def fit_cells(cells: Sequence[Cell], places: Places) -> Iterator[tuple[Cell, Rec
         releases = fit_population(
             table.train, table.schema, method.expression, members, binning=_binning(cells[0].bins)
         )
-    each = (time.perf_counter() - began) / len(cells)
+    seconds_each = (time.perf_counter() - began) / len(cells)
     for cell, release in zip(cells, releases, strict=True):
         if isinstance(release, Exception):
             yield cell, failed(release)
             continue
         try:
-            synthetic, made = _sample(cell, release, table, fit_seconds=each)
+            synthetic, made = _sample(cell, release, table, fit_seconds=seconds_each)
             pq.write_table(synthetic, places.table_file(cell), compression="zstd")
             yield cell, {**made, "accelerator": _accelerator(), "population": len(cells)}
         except Exception as error:
@@ -131,7 +131,7 @@ def score(cell: Cell, synthetic: pa.Table, places: Places) -> Record:
     from understudy.benchmark.scoring import score_table
 
     began = time.perf_counter()
-    found = score_table(
+    scored = score_table(
         synthetic, _reference(cell.table, cell.data, cell.scoring, places.scratch), cell.scoring.metrics
     )
     # What is the same for all records of a table, only that of the real data has.
@@ -139,9 +139,9 @@ def score(cell: Cell, synthetic: pa.Table, places: Places) -> Record:
     return {
         "status": DONE,
         "failure": None,
-        "metrics": found.metrics,
-        "details": {key: value for key, value in found.details.items() if key not in shared},
-        "rows": found.rows,
+        "metrics": scored.metrics,
+        "details": {key: value for key, value in scored.details.items() if key not in shared},
+        "rows": scored.rows,
         "seconds": {"score": round(time.perf_counter() - began, 3)},
     }
 

@@ -42,7 +42,7 @@ def check_metrics(names: Sequence[str]) -> None:
     """
     if isinstance(names, str):
         raise ConfigError(
-            f"metrics must be a list of names, found the text {names!r}. Write it as a list.", setting="metrics"
+            f"metrics must be a list of names, found the string {names!r}. Write it as a list.", setting="metrics"
         )
     if not names:
         raise ConfigError("metrics is empty, expected at least one name. Add one.", setting="metrics")

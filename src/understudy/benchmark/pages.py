@@ -81,14 +81,14 @@ def _completeness(path: Path) -> list[str]:
     if not path.is_dir():
         return []
     records, total, other = ResultStore(path).read_current()
-    texts = [f"{len(records):,} of {total:,} cells have run."] if total > len(records) else []
+    sentences = [f"{len(records):,} of {total:,} cells have run."] if total > len(records) else []
     if other:
-        texts.append(f"{other:,} results of other settings or versions in the folder are not shown.")
-    return texts
+        sentences.append(f"{other:,} results of other settings or versions in the folder are not shown.")
+    return sentences
 
 
 def compare_folders(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> tuple[dict[str, object], str]:
     """Two sets of results, as JSON and as text."""
-    found = compare_results(read_records(first), read_records(second), TITLES)
-    only = {"only_first": len(found.only_first), "only_second": len(found.only_second)}
-    return dataclasses.asdict(found) | only, render_comparison(found, TITLES)
+    comparison = compare_results(read_records(first), read_records(second), TITLES)
+    only = {"only_first": len(comparison.only_first), "only_second": len(comparison.only_second)}
+    return dataclasses.asdict(comparison) | only, render_comparison(comparison, TITLES)

@@ -130,7 +130,7 @@ class Population(Generic[T]):
         self._posts: queue.SimpleQueue[_Member[T]] = queue.SimpleQueue()
         self._stacks = Stacks()
         self._sizes: dict[Hashable, set[int]] = collections.defaultdict(set)
-        self._most: dict[Hashable, int] = {}
+        self._max_calls: dict[Hashable, int] = {}
         """The largest groups that fit in memory, where larger ones did not."""
 
     def run(self, fits: Sequence[Callable[[], T]]) -> list[T | Exception]:
@@ -153,7 +153,7 @@ class Population(Generic[T]):
                 for posted in self._posts_until(member):
                     waiting += [] if posted.is_done else [posted]
                     live -= posted.is_done
-            ready = self._answers(sorted(waiting, key=lambda each: each.number))
+            ready = self._answers(sorted(waiting, key=lambda call: call.number))
             waiting = []
             if not ready and live:  # the others are busy: wait for the first to post
                 posted = self._take(None)
@@ -210,8 +210,8 @@ class Population(Generic[T]):
 
     def _compute(self, key: Hashable, calls: Sequence[Call]) -> list[PyTree]:
         """One result, or exception, for each call of a group."""
-        most = self._most.get(key, len(calls))
-        if len(calls) > most:
+        max_calls = self._max_calls.get(key, len(calls))
+        if len(calls) > max_calls:
             half = -(-len(calls) // 2)
             return self._compute(key, calls[:half]) + self._compute(key, calls[half:])
         if len(calls) == 1:
@@ -221,7 +221,7 @@ class Population(Generic[T]):
         except Exception as error:
             if not _is_out_of_memory(error):  # an error must reach only the member that caused it
                 return [self._compute_alone(call) for call in calls]
-            self._most[key] = len(calls) // 2
+            self._max_calls[key] = len(calls) // 2
             return self._compute(key, calls)
         self.groups[_name(calls[0]), len(calls)] += 1
         return results
@@ -329,11 +329,11 @@ class Stacks:
         if (known := self._digests.get(id(array))) is not None:
             return known
         is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
-        found = hashlib.blake2b(np.asarray(jax.random.key_data(array) if is_key else array).tobytes()).digest()
+        digest = hashlib.blake2b(np.asarray(jax.random.key_data(array) if is_key else array).tobytes()).digest()
         if isinstance(array, jax.Array):  # NumPy arrays may change
-            self._digests[id(array)] = found
+            self._digests[id(array)] = digest
             weakref.finalize(array, self._digests.pop, id(array), None).atexit = False
-        return found
+        return digest
 
 
 @jax.jit

@@ -82,10 +82,10 @@ def read_visits(entry: TableEntry, file: FileEntry, raw: RawFiles) -> pa.Table:
     areas = sorted(set().union(*visits))
     _require(bool(areas) and set(areas) <= set(titles), file, "expected a title for every area that was visited")
     rows, columns = np.array([(row, area) for row, seen in enumerate(visits) for area in seen]).T
-    found = np.zeros((len(visits), len(areas)), dtype=bool)
-    found[rows, np.searchsorted(areas, columns)] = True
+    is_visited = np.zeros((len(visits), len(areas)), dtype=bool)
+    is_visited[rows, np.searchsorted(areas, columns)] = True
     names = _different([titles[area] for area in areas])
-    return _labelled({name: pa.array(found[:, at]) for at, name in enumerate(names)}, entry, file)
+    return _labelled({name: pa.array(is_visited[:, at]) for at, name in enumerate(names)}, entry, file)
 
 
 def read_titanic(entry: TableEntry, file: FileEntry, raw: RawFiles) -> pa.Table:
@@ -146,11 +146,11 @@ def _labelled(columns: Mapping[str, pa.Array | pa.ChunkedArray], entry: TableEnt
 def _different(names: Sequence[str]) -> list[str]:
     """The names, with a number after each one that occurred before."""
     counts: dict[str, int] = {}
-    found = []
+    different = []
     for name in names:
         counts[name] = counts.get(name, 0) + 1
-        found.append(name if counts[name] == 1 else f"{name} {counts[name]}")
-    return found
+        different.append(name if counts[name] == 1 else f"{name} {counts[name]}")
+    return different
 
 
 def _read_dicts(raw: bytes) -> list[dict[str, str]]:

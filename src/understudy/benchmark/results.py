@@ -77,13 +77,13 @@ class ResultStore:
             content = self.lines.read_bytes()
         except FileNotFoundError:
             return {}
-        found: dict[str, Record] = {}
+        records: dict[str, Record] = {}
         for line in content.splitlines():
             record = _parse(line)
             if record is not None:
-                found.pop(str(record["key"]), None)  # later records stand behind earlier ones
-                found[str(record["key"])] = record
-        return found
+                records.pop(str(record["key"]), None)  # later records stand behind earlier ones
+                records[str(record["key"])] = record
+        return records
 
     def read_current(self) -> tuple[list[Record], int, int]:
         """The records of the suite as it was last run, under its labels; the numbers of its cells and other records."""

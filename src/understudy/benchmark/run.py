@@ -70,8 +70,8 @@ def run_suite(
     store = ResultStore(folder)
     places = Places(store.folder.resolve(), environments or store.folder.resolve() / "environments")
     with store.open(wait=wait):
-        found = store.read()
-        closed = {key for key, record in found.items() if not retry or record["status"] == DONE}
+        records = store.read()
+        closed = {key for key, record in records.items() if not retry or record["status"] == DONE}
         todo = [cell for cell in cells if cell.key not in closed]
         finished = len(cells) - len(todo)
         note(f"{len(cells):,} cells, {finished:,} of them finished earlier.")
@@ -80,8 +80,8 @@ def run_suite(
         store.write_suite(suite, command, *_all_cells(whole or suite, cells))
         try:
             with contextlib.closing(_run(engine, todo, suite.limits, places, note)) as results:
-                for each in results:
-                    record = keep_result(suite.name, store, each.cell, each.record)
+                for result in results:
+                    record = keep_result(suite.name, store, result.cell, result.record)
                     if tracker is not None:
                         tracker.log(record)
                     finished += 1

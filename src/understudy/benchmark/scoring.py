@@ -298,25 +298,25 @@ def _learn_numeric(cell: _Cell) -> Result:
 
 def _pmse_cart(cell: _Cell) -> Result:
     """With as many real rows as synthetic ones: the pMSE depends on their proportion."""
-    found = pmse.pmse_cart(
+    score = pmse.pmse_cart(
         cell.real,
         cell.table,
         num_permutations=PERMUTATIONS if "pmse_ratio" in cell.metrics else 0,
         max_rows=min(CART_ROWS, cell.table.num_rows),
         seed=cell.seed,
     )
-    return dataclasses.replace(found, details={})
+    return dataclasses.replace(score, details={})
 
 
 def _pmse_logit(cell: _Cell) -> Result:
-    found = pmse.pmse_logit(cell.real, cell.table, max_rows=cell.table.num_rows, seed=cell.seed)
-    return dataclasses.replace(found, details={})
+    score = pmse.pmse_logit(cell.real, cell.table, max_rows=cell.table.num_rows, seed=cell.seed)
+    return dataclasses.replace(score, details={})
 
 
 def _wasserstein(cell: _Cell) -> Result:
-    found = geometry.wasserstein(cell.real, cell.table, seed=cell.seed)
-    baseline = found.details["real_baseline"]["value"]
-    return dataclasses.replace(found, details={"baselines": {"wasserstein": baseline}})
+    score = geometry.wasserstein(cell.real, cell.table, seed=cell.seed)
+    baseline = score.details["real_baseline"]["value"]
+    return dataclasses.replace(score, details={"baselines": {"wasserstein": baseline}})
 
 
 def _without_details(run: Callable[[EncodedTable, EncodedTable], Result]) -> Callable[[_Cell], Result]:

@@ -88,10 +88,10 @@ def verify_file(path: Path, file: FileEntry) -> None:
     if key in _verified:
         return
     with path.open("rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if found != file.sha256 and (found := _content_of(path)) != file.content:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if digest != file.sha256 and (digest := _content_of(path)) != file.content:
         raise TableError(
-            f"{path} is not the published table: expected content {file.content[:12]}, found {found[:12]}. "
+            f"{path} is not the published table: expected content {file.content[:12]}, found {digest[:12]}. "
             "Move it away and fetch it again."
         )
     _verified.add(key)

@@ -125,15 +125,15 @@ class MLflowTracker:
         self._runs[key] = (run, ended)
 
     def _find(self, name: str, artefacts: str | None) -> str:
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
             return str(self._client.create_experiment(name, artifact_location=artefacts))
-        if found.lifecycle_stage != "active":
+        if experiment.lifecycle_stage != "active":
             raise ConfigError(
                 f"The experiment {name!r} was deleted at {self.uri}. Restore it with 'mlflow experiments restore', or "
                 "give the suite another name."
             )
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
     def _read_runs(self) -> Iterator[tuple[str, tuple[str, str]]]:
         token = None
@@ -150,10 +150,10 @@ class MLflowTracker:
 def run_metrics(record: Mapping[str, object]) -> dict[str, float]:
     """The metrics of a run: scores, seconds, rows and memory."""
     scores = finite_numbers(record.get("metrics"))
-    found = scores | {shown: scores[name] for name, shown in PMSE.items() if name in scores}
+    metrics = scores | {shown: scores[name] for name, shown in PMSE.items() if name in scores}
     for group in ("seconds", "rows"):
-        found |= {f"{group}_{name}": value for name, value in finite_numbers(record.get(group)).items()}
-    return found | finite_numbers({"peak_mb": record.get("peak_mb")})
+        metrics |= {f"{group}_{name}": value for name, value in finite_numbers(record.get(group)).items()}
+    return metrics | finite_numbers({"peak_mb": record.get("peak_mb")})
 
 
 # ---------------------------------------------------------------------------------------------------------- connection

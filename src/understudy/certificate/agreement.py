@@ -69,9 +69,10 @@ def contradictions(statement: Statement) -> Iterator[str]:
     """Contradictions between the facts of a statement, each as the end of a sentence."""
     yield from _figures(statement)
     yield from _units(statement)
-    for each in statement.queries:
-        if not 0 <= each.delta < statement.delta:
-            yield f"adds delta {_shown(each.delta)!r} for '{_shown(each.what)}', of {_shown(statement.delta)!r} in all"
+    for query in statement.queries:
+        if not 0 <= query.delta < statement.delta:
+            total = _shown(statement.delta)
+            yield f"adds delta {_shown(query.delta)!r} for '{_shown(query.what)}', of {total!r} in all"
     if not statement.released and statement.measurements:
         yield "lists measured marginals of a run that released nothing"
     yield from _measurements(statement)
@@ -113,20 +114,20 @@ def _renyi(queries: Sequence[Query], delta: float) -> float:
 
 def _units(statement: Statement) -> Iterator[str]:
     """Whether the queries cover as many rows of a unit as it may have, and whether there are units at all."""
-    facts, most = statement.facts, statement.max_rows_per_unit
-    if type(most) is not int or most < 1:
-        yield f"states {_shown(most)!r} rows of each unit"
+    facts, max_rows = statement.facts, statement.max_rows_per_unit
+    if type(max_rows) is not int or max_rows < 1:
+        yield f"states {_shown(max_rows)!r} rows of each unit"
         return
     if facts.unit is not None and facts.graph_unit is not None:
         yield "states two privacy units, of a table and of a graph"
-    if facts.unit is None and most > 1:
-        yield f"states {_shown(most)} rows of each unit, but the unit is one {facts.graph_unit or 'row'}"
+    if facts.unit is None and max_rows > 1:
+        yield f"states {_shown(max_rows)} rows of each unit, but the unit is one {facts.graph_unit or 'row'}"
     for query in statement.queries:
         covered = query.event.covered_rows
-        if covered is not None and covered != most and (facts.graph_unit is None or covered < most):
+        if covered is not None and covered != max_rows and (facts.graph_unit is None or covered < max_rows):
             yield (
-                f"states {_shown(most)} row(s) of each unit, but the cost of '{_shown(query.what)}' is for {covered:,} "
-                "row(s)"
+                f"states {_shown(max_rows)} row(s) of each unit, but the cost of '{_shown(query.what)}' is for "
+                f"{covered:,} row(s)"
             )
         if facts.unit is None and isinstance(query.event, UnitHistogram):
             yield f"has no privacy unit but the query '{_shown(query.what)}', which counts units"
@@ -138,33 +139,34 @@ def _measurements(statement: Statement) -> Iterator[str]:
     for query in statement.queries:
         queries.setdefault((query.key, query.partition), []).append(query.event)
     measured: dict[tuple[str, str | None], list[MeasuredMarginal]] = {}
-    for each in statement.measurements:
-        measured.setdefault((each.query, each.partition), []).append(each)
+    for marginal in statement.measurements:
+        measured.setdefault((marginal.query, marginal.partition), []).append(marginal)
     for key, marginals in measured.items():
         what = f"marginals of the query '{_shown(key[0])}'"
         if key not in queries:
             yield f"lists {what}, which it does not have"
         elif not math.isfinite(statement.epsilon):
-            if any(each.stddev for each in marginals):
+            if any(marginal.stddev for marginal in marginals):
                 yield f"lists {what} with noise, in a run without noise"
         elif not _is_paid(marginals, queries[key], statement.max_rows_per_unit):
             yield f"lists {what} that have less noise, or are more, than it costs"
 
 
 def _is_paid(marginals: Sequence[MeasuredMarginal], events: Sequence[Event], max_rows: int) -> bool:
-    if not all(isinstance(each.stddev, int | float) and 1e-30 < each.stddev < 1e30 for each in marginals):
+    if not all(isinstance(marginal.stddev, int | float) and 1e-30 < marginal.stddev < 1e30 for marginal in marginals):
         return False
-    if any(each.cells < 1 for each in marginals):
+    if any(marginal.cells < 1 for marginal in marginals):
         return False
-    fixed = {each.stddev: each.count for each in events if isinstance(each, DiscreteGaussian)}
-    fixed |= {each.stddev: each.rounds for each in events if isinstance(each, LaplaceMarginals)}
+    stddevs = [float(marginal.stddev) for marginal in marginals]
+    fixed = {event.stddev: event.count for event in events if isinstance(event, DiscreteGaussian)}
+    fixed |= {event.stddev: event.rounds for event in events if isinstance(event, LaplaceMarginals)}
     if len(fixed) == len(events):
         return all(
-            sum(same_figures(float(each.stddev), float(stddev)) for each in marginals) <= count
-            for stddev, count in fixed.items()
-        ) and all(any(same_figures(float(each.stddev), float(stddev)) for stddev in fixed) for each in marginals)
-    rho = sum(each.rho for each in events if isinstance(each, Gaussian | ZCDP | DiscreteGaussian | LaplaceMarginals))
-    return math.fsum(max_rows**2 / (2 * each.stddev**2) for each in marginals) <= rho * (1 + SLACK)
+            sum(same_figures(stddev, float(fixed_stddev)) for stddev in stddevs) <= count
+            for fixed_stddev, count in fixed.items()
+        ) and all(any(same_figures(stddev, float(fixed_stddev)) for fixed_stddev in fixed) for stddev in stddevs)
+    rho = sum(event.rho for event in events if isinstance(event, Gaussian | ZCDP | DiscreteGaussian | LaplaceMarginals))
+    return math.fsum(max_rows**2 / (2 * stddev**2) for stddev in stddevs) <= rho * (1 + SLACK)
 
 
 def schema_contradictions(schema: Schema, statement: Statement, *, same_version: bool) -> Iterator[str]:
@@ -209,7 +211,8 @@ def first_difference(found: object, expected: object, path: str = "") -> str | N
         return None
     else:
         return f"{path} is {_shown(found)!r}, but the other fields give {_shown(expected)!r}"
-    return next((each for each in (first_difference(*pair) for pair in pairs) if each is not None), None)
+    differences = (first_difference(*pair) for pair in pairs)
+    return next((difference for difference in differences if difference is not None), None)
 
 
 def _shown(value: Any) -> Any:
@@ -227,6 +230,6 @@ def same_figures(one: object, other: object) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same_figures, one, other))
     if isinstance(one, float) or isinstance(other, float):
-        numbers = [each for each in (one, other) if isinstance(each, int | float) and not isinstance(each, bool)]
+        numbers = [value for value in (one, other) if isinstance(value, int | float) and not isinstance(value, bool)]
         return len(numbers) == 2 and math.isclose(*numbers, rel_tol=SLACK)
     return type(one) is type(other) and one == other

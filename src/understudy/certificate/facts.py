@@ -175,8 +175,8 @@ def estimation_notes(estimation: Plan, codec: Codec) -> tuple[Note, ...]:
     return tuple(notes)
 
 
-def _some(words: list[str], most: int = 8) -> str:
-    return ", ".join(words[:most]) + f" and {len(words) - most} more" * (len(words) > most)
+def _some(words: list[str], max_shown: int = 8) -> str:
+    return ", ".join(words[:max_shown]) + f" and {len(words) - max_shown} more" * (len(words) > max_shown)
 
 
 def one_line(sentence: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from understudy._version import __version__
 from understudy.certificate.agreement import Contradiction, check_size, contradictions, first_difference
-from understudy.certificate.audits import recorded_audit
+from understudy.certificate.audit_section import recorded_audit
 from understudy.certificate.meaning import statement_meaning
 from understudy.errors import ConfigError
 from understudy.privacy.accounting.accountants import Spent, grid_for, has_losses, spent
@@ -151,23 +151,23 @@ def is_zero_out(facts: PublicFacts) -> bool:
 
 def _audit_to_json(method: str) -> dict[str, object] | None:
     """The recorded audit of this version of the method: a property of the software, not of the data."""
-    found = recorded_audit(method)
-    if found is None:
+    audit = recorded_audit(method)
+    if audit is None:
         return None
     return {
-        "method": found.method,
-        "version": found.version,
-        "date": found.date,
-        "command": found.command,
-        "canary": found.canary,
-        "threat": found.threat,
-        "runs": found.num_runs,
-        "claimed_epsilon": found.claimed_epsilon,
-        "claimed_delta": found.claimed_delta,
-        "epsilon_at_least": found.epsilon_jointly,
-        "epsilon_attainable": found.attainable_epsilon,
-        "confidence": found.confidence,
-        "audits_together": found.num_audits,
+        "method": audit.method,
+        "version": audit.version,
+        "date": audit.date,
+        "command": audit.command,
+        "canary": audit.canary,
+        "threat": audit.threat,
+        "runs": audit.num_runs,
+        "claimed_epsilon": audit.claimed_epsilon,
+        "claimed_delta": audit.claimed_delta,
+        "epsilon_at_least": audit.epsilon_jointly,
+        "epsilon_attainable": audit.attainable_epsilon,
+        "confidence": audit.confidence,
+        "audits_together": audit.num_audits,
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from understudy._version import __version__
-from understudy.certificate.audits import recorded_audit
+from understudy.certificate.audit_section import recorded_audit
 from understudy.certificate.facts import one_line
 from understudy.certificate.json import not_covered, standalone_epsilon, statement_conditions
 from understudy.certificate.meaning import as_code, one_in, statement_meaning
@@ -285,12 +285,12 @@ class CombinedMarginal(NamedTuple):
 
 def combine_measurements(measurements: Sequence[MeasuredMarginal]) -> list[CombinedMarginal]:
     """One entry for each marginal, in the order of their first measurement. Precisions (1 / variance) add up."""
-    found: dict[tuple[Any, ...], list[MeasuredMarginal]] = {}
-    for each in measurements:
-        found.setdefault((frozenset(each.columns), each.cells, each.partition), []).append(each)
+    groups: dict[tuple[Any, ...], list[MeasuredMarginal]] = {}
+    for marginal in measurements:
+        groups.setdefault((frozenset(marginal.columns), marginal.cells, marginal.partition), []).append(marginal)
     return [
         CombinedMarginal(same[0].columns, same[0].cells, same[0].partition, len(same), _combined_stddev(same))
-        for same in found.values()
+        for same in groups.values()
     ]
 
 
@@ -307,11 +307,11 @@ def measured_section(measurements: Sequence[MeasuredMarginal], num_rows: int | N
     marginals = combine_measurements(measurements)
     head = ["columns", "cells", "times", "noise (rows)", *(["% of all rows"] if num_rows else [])]
     rows = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
-    for each in marginals[:MAX_LINES]:
-        names = ", ".join(map(as_code, each.columns)).replace("|", "\\|") or "number of rows"
-        part = "" if each.partition is None else f" ({as_code(each.partition)} only)"
-        noise = [f"{each.stddev:.3g}", *([f"{100 * each.stddev / num_rows:.2g}"] if num_rows else [])]
-        rows.append(f"| {names}{part} | {each.cells:,} | {each.times} | {' | '.join(noise)} |")
+    for marginal in marginals[:MAX_LINES]:
+        names = ", ".join(map(as_code, marginal.columns)).replace("|", "\\|") or "number of rows"
+        part = "" if marginal.partition is None else f" ({as_code(marginal.partition)} only)"
+        noise = [f"{marginal.stddev:.3g}", *([f"{100 * marginal.stddev / num_rows:.2g}"] if num_rows else [])]
+        rows.append(f"| {names}{part} | {marginal.cells:,} | {marginal.times} | {' | '.join(noise)} |")
     rest = len(marginals) - MAX_LINES
     more = [f"And {rest:,} more in certificate.json."] if rest > 0 else []
     return ["## Which marginals were measured", EXPLANATION, "\n".join(rows), *more]
@@ -355,14 +355,14 @@ def _pure(statement: Statement) -> list[str]:
 
 def _audit(statement: Statement) -> list[str]:
     """How this version of the method was attacked: about the software, so it reads nothing of this run."""
-    found = recorded_audit(statement.method)
-    if found is None:
+    audit = recorded_audit(statement.method)
+    if audit is None:
         return []
     return [
         "## How the software was attacked",
-        f"{found.joint_sentence} ({found.date}.) This is a property of the software, not of this release. An audit can "
+        f"{audit.joint_sentence} ({audit.date}.) This is a property of the software, not of this release. An audit can "
         "refute a claim but not prove one.",
-        f"To repeat it: `{found.command}`",
+        f"To repeat it: `{audit.command}`",
     ]
 
 

@@ -331,18 +331,21 @@ app.command()(studio)
 )
 def report(scores: Path, out: Path, release: str | None = None, force: bool = False, quiet: bool = False) -> None:
     """Write the HTML report of a scorecard again, without the data. NOT private."""
-    from understudy.evaluation.scorecard import WARNING, Scorecard
-    from understudy.report import write_report
+    from understudy.evaluation.scorecard import WARNING, Scorecard, write_confidential
+    from understudy.report import render
 
     option.check_outputs({"--out": out}, [scores], force=force)
     scorecard = Scorecard.load(scores)
-    statement, of = option.read_statement(release, scorecard.methods)
     try:
-        write_report(out, scorecard, statement, of=of, force=force)
+        page = render(scorecard)  # the only reader of all its parts
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ConfigError(
             f"{scores} is damaged or was edited: it cannot be drawn. Write it again with 'understudy evaluate --json'."
         ) from error
+    statement, of = option.read_statement(release, scorecard.methods)
+    if statement is not None:
+        page = render(scorecard, statement, of=of)
+    write_confidential(out, page.encode(), force=force)
     say(WARNING)
     echo(f"Wrote {out}", quiet=quiet)
 

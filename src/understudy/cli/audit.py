@@ -12,7 +12,7 @@ from understudy.cli.terminal import show_progress
 from understudy.errors import ConfigError
 
 if TYPE_CHECKING:
-    from understudy.certificate.audits import Audit
+    from understudy.certificate.audit_section import Audit
 
 
 @with_options(
@@ -51,14 +51,14 @@ def audit(
     """
     _check_one_task(method, source, table)
     check_json(json_file, force=force)
-    from understudy.certificate.audits import audits_to_json, recorded_audits
+    from understudy.certificate.audit_section import audits_to_json, recorded_audits
 
     if table:
-        found: Sequence[Audit] = recorded_audits()
+        audits: Sequence[Audit] = recorded_audits()
     elif source:
         from understudy.audit.audit import bound_files
 
-        found = bound_files(source, None if threat is None else (threat,))
+        audits = bound_files(source, None if threat is None else (threat,))
     else:
         from understudy.audit.audit import audit_method
 
@@ -77,12 +77,12 @@ def audit(
                 save=save,
                 progress=progress,
             )
-        found = [made]
-    write_json(audits_to_json(found), json_file, force=force)
+        audits = [made]
+    write_json(audits_to_json(audits), json_file, force=force)
     if json_file != "-":
         from understudy.cli.show import show_audits
 
-        show_audits(found)
+        show_audits(audits)
 
 
 def _check_one_task(method: str | None, source: list[Path] | None, table: bool) -> None:

@@ -184,23 +184,23 @@ def status(part: Part, json_file: str | None = None) -> None:
     from understudy.benchmark.run import suite_status
 
     chosen, folder = part.read(), part.folder
-    found = suite_status(chosen, folder)
+    state = suite_status(chosen, folder)
     if json_file is not None:
-        counts = {"cells": found.total, "done": found.done, "failed": found.failed, "open": found.open}
+        counts = {"cells": state.total, "done": state.done, "failed": state.failed, "open": state.open}
         write_json(
-            {**counts, "missing": found.missing, "failures": [_failure(each) for each in found.failures]},
+            {**counts, "missing": state.missing, "failures": [_failure(each) for each in state.failures]},
             json_file,
             force=True,
         )
         return
-    say(f"{chosen.name}: {found.total:,} cells, {found.done:,} done, {found.failed:,} failed, {found.open:,} open.")
-    for name, why in found.missing.items():
+    say(f"{chosen.name}: {state.total:,} cells, {state.done:,} done, {state.failed:,} failed, {state.open:,} open.")
+    for name, why in state.missing.items():
         say(f"Missing table {name}: {why}")
-    if found.other:
-        say(f"{found.other:,} other results in {folder} belong to other settings or versions.")
+    if state.other:
+        say(f"{state.other:,} other results in {folder} belong to other settings or versions.")
     if not folder.exists():
         say(f"There is no folder {folder} yet.")
-    for entry in map(_failure, found.failures):
+    for entry in map(_failure, state.failures):
         epsilon_text = "" if entry["epsilon"] is None else f", epsilon {entry['epsilon']:g}"
         cell = f"{entry['method']} on {entry['table']}{epsilon_text}, seed {entry['seed']}"
         say(f"Failed: {cell}: {entry['reason']}: {entry['message']}")
@@ -264,8 +264,8 @@ def compare(first: Path, second: Path, json_file: str | None = None) -> None:
     """Compare two runs cell by cell: what got better, got worse or failed."""
     from understudy.benchmark.pages import compare_folders
 
-    found, text = compare_folders(first, second)
+    comparison, text = compare_folders(first, second)
     if json_file is not None:
-        write_json(found, json_file, force=True)
+        write_json(comparison, json_file, force=True)
         return
     say(text)

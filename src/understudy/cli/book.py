@@ -94,7 +94,7 @@ def book_verify(path: Path, certificates: Path | None = None) -> None:
     A book that was edited, cut or rolled back is refused with exit code 2.
     """
     from understudy.institution.book import BudgetBook
-    from understudy.institution.book.certificates import approval_notes, verify_certificates
+    from understudy.institution.book.certificate_checks import approval_notes, verify_certificates
 
     book = BudgetBook.open(path)
     for note in approval_notes(book):

@@ -88,22 +88,23 @@ def verify(
     from understudy.institution.bundle import verify_bundle
 
     check_json(json_file, force)
-    found = verify_bundle(path, signers=signers, identity=identity, tables=tables or ())
-    write_json(found.to_json(), json_file, force=force)
+    verification = verify_bundle(path, signers=signers, identity=identity, tables=tables or ())
+    write_json(verification.to_json(), json_file, force=force)
     if json_file != "-":
-        _show(found)
-    if not found.is_intact:
-        more = f" (and {len(found.faults) - 1} more)" if len(found.faults) > 1 else ""
-        say(f"understudy: {path} fails verification: {found.faults[0]}{more} Do not rely on it.", err=True)
+        _show(verification)
+    if not verification.is_intact:
+        more = f" (and {len(verification.faults) - 1} more)" if len(verification.faults) > 1 else ""
+        say(f"understudy: {path} fails verification: {verification.faults[0]}{more} Do not rely on it.", err=True)
         raise typer.Exit(FAILED)
 
 
-def _show(found: "Verification") -> None:
+def _show(verification: "Verification") -> None:
     """Prints what was found, the worst first."""
-    lines = [f"{mark[:1].upper()}{mark[1:]}." for mark in found.marks]
-    lines += [f"{name}: {value}" for name, value in found.facts.items()]
-    for title, texts in {"Wrong": found.faults, "Checked": found.checked, "Not checked": found.not_checked}.items():
-        lines += ["", f"{title}:", *(f"- {text}" for text in texts)] if texts else []
+    lines = [f"{mark[:1].upper()}{mark[1:]}." for mark in verification.marks]
+    lines += [f"{name}: {value}" for name, value in verification.facts.items()]
+    parts = {"Wrong": verification.faults, "Checked": verification.checked, "Not checked": verification.not_checked}
+    for title, findings in parts.items():
+        lines += ["", f"{title}:", *(f"- {text}" for text in findings)] if findings else []
     say("\n".join(lines).lstrip())
-    if found.is_intact:
-        say(f"\n{found.path} is intact, as far as was checked.")
+    if verification.is_intact:
+        say(f"\n{verification.path} is intact, as far as was checked.")

@@ -79,17 +79,17 @@ def disclose(
     )
     declared = None if schema is None else Schema.read(schema)
     known = evaluating.find_release({name: synthetic}, release, None)
-    held = known.holdout if holdout is None else holdout
-    if held is None:
+    held_out = known.holdout if holdout is None else holdout
+    if held_out is None:
         raise ConfigError(
             "There are no held-out rows to compare with. Give --holdout FILE with real rows that were not fitted: make "
             "one with 'understudy split' or 'synth --split'."
         )
     with show_progress(quiet, "attacking") as progress:
-        found = disclose(
+        disclosure = disclose(
             real,
             synthetic,
-            holdout=held,
+            holdout=held_out,
             schema=declared or known.schema,
             quasi_identifiers=[name.strip() for name in (quasi_identifiers or "").split(",") if name.strip()],
             secrets=secrets or None,
@@ -101,18 +101,18 @@ def disclose(
             progress=progress,
         )
     if json_file is not None and json_file != "-":
-        found.save(json_file, force=force)
+        disclosure.save(json_file, force=force)
     if report is not None:
-        write_disclosure(report, found, force=force)
+        write_disclosure(report, disclosure, force=force)
     say(WARNING, err=json_file == "-")
     if json_file == "-":  # standard output is the document
-        write_json(found.to_json(), json_file, force=force)
+        write_json(disclosure.to_json(), json_file, force=force)
     else:
         if declared is None:
             evaluating.say_sources(known, holdout)
-        show_disclosure(found)
+        show_disclosure(disclosure)
         evaluating.say_written(report, json_file, quiet=quiet, page="disclosure", scores="disclosure")
-    if fail_on_finding and found.findings:
+    if fail_on_finding and disclosure.findings:
         raise typer.Exit(1)
 
 
@@ -142,16 +142,16 @@ def add_disclosure(
     from understudy.disclosure.disclose import disclose
     from understudy.evaluation.scorecard import Scorecard
 
-    held = known.holdout if holdout is None else holdout
-    if held is None:
+    held_out = known.holdout if holdout is None else holdout
+    if held_out is None:
         return scorecard
     for name, place in tables.items():
         try:
             with show_progress(quiet, f"attacking {name}") as progress:
-                found = disclose(
+                disclosure = disclose(
                     real,
                     place,
-                    holdout=held,
+                    holdout=held_out,
                     schema=known.schema,
                     statement=known.statement if known.of == name else None,
                     holdout_from_split=_is_from_split(holdout, known),
@@ -163,5 +163,5 @@ def add_disclosure(
             note = {"group": "disclosure", "tables": [name], "text": f"No disclosure report. {error}"}
             scorecard = Scorecard({**content, "notes": [*content["notes"], note]})
         else:
-            scorecard = dataclasses.replace(found, synthetic=name).add_to(scorecard)
+            scorecard = dataclasses.replace(disclosure, synthetic=name).add_to(scorecard)
     return scorecard

@@ -149,9 +149,9 @@ def requirements(extra: str = "") -> dict[str, str]:
     for line in importlib.metadata.requires(DISTRIBUTION) or ():
         requirement, _, marker = line.partition(";")
         named = re.search(r"""extra == ["'](.+?)["']""", marker)
-        found = re.match(r"([A-Za-z0-9._-]+)\s*>=\s*([0-9.]+)", requirement.strip())
-        if found and (named[1] if named else "") == extra:
-            needed[found[1]] = found[2]
+        match = re.match(r"([A-Za-z0-9._-]+)\s*>=\s*([0-9.]+)", requirement.strip())
+        if match and (named[1] if named else "") == extra:
+            needed[match[1]] = match[2]
     return needed
 
 

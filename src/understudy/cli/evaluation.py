@@ -73,14 +73,14 @@ def find_release(tables: Mapping[str, str], given: str | None, schema: Path | No
         declared, schema_from = releases[0].schema, str(next(iter(beside.values())))
         if len(tables) == 1:
             statement, of = releases[0].statement, next(iter(beside))
-    held = [path for path in map(holdout_file, beside.values()) if len(tables) == 1 and path.is_file()]
+    holdouts = [path for path in map(holdout_file, beside.values()) if len(tables) == 1 and path.is_file()]
     return KnownRelease(
         schema=declared if isinstance(declared, Schema) else None,
         graph=declared if isinstance(declared, GraphSchema) else None,
         schema_from=schema_from,
         statement=statement,
         of=of,
-        holdout=str(held[0]) if held else None,
+        holdout=str(holdouts[0]) if holdouts else None,
     )
 
 

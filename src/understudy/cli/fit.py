@@ -169,12 +169,12 @@ class TableFit(Fit["Release"]):
 
     def check(self) -> None:
         from understudy.release import check_size
-        from understudy.tables.path import TableLocation
+        from understudy.tables.path import TablePath
         from understudy.tables.writing import check_escapable
 
         options = self.options
         if options.escape_formulas and self.out is not None:
-            check_escapable(TableLocation.parse(self.out))
+            check_escapable(TablePath.parse(self.out))
         if options.rows is not None:
             check_size(options.rows, "The number of synthetic rows")
         self.held = HeldOut.read(options, self.folder, self.out)

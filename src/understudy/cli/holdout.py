@@ -76,8 +76,8 @@ class HeldOut:
         """The table without the held-out rows, which are written to their file."""
         from understudy.steward.split import split_private
 
-        rest, held = split_private(data, self.fraction, self._secret())
-        write_private(held, self.path, origin=data.origin, schema=data.schema, force=self.force)
+        rest, held_out = split_private(data, self.fraction, self._secret())
+        write_private(held_out, self.path, origin=data.origin, schema=data.schema, force=self.force)
         self.written.append(Path(self.path))
         return rest
 

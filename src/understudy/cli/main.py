@@ -12,6 +12,9 @@ from understudy.cli.app import app
 from understudy.cli.terminal import INTERRUPTED, Interrupted, catch_interrupts, printable
 from understudy.errors import UnderstudyError, UnderstudyWarning
 
+_click_errors = sys.modules[typer.BadParameter.__module__]
+"""The errors of Click, which newer versions of typer contain and older ones import."""
+
 
 def run(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0, 1 (findings, internal error), 2 (refused) or 130 (interrupted)."""
@@ -42,15 +45,16 @@ def _command() -> Callable[..., object]:
 
 def _fail_unexpected(error: Exception) -> int:
     """Errors of the argument parser, which are the user's, and errors inside Understudy."""
-    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help
-        print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]  # of Click
-        return 2
-    if hasattr(error, "format_message"):  # what the argument parser raises
+    is_help = isinstance(error, getattr(_click_errors, "NoArgsIsHelpError", ()))  # its message is the whole help
+    if isinstance(error, _click_errors.ClickException):
+        if is_help:
+            print(error.format_message(), file=sys.stderr)
+            return 2
         message = " ".join(error.format_message().split()).rstrip(".")
         command = getattr(getattr(error, "ctx", None), "command_path", "understudy")
         end = "" if message.endswith("?") else "."
         return _fail(f"{message}{end} Try '{command} --help'.")
-    if type(error).__name__ == "Abort":
+    if isinstance(error, typer.Abort):
         return _fail("interrupted; nothing was written.", INTERRUPTED)
     if os.environ.get("UNDERSTUDY_DEBUG"):
         raise error

@@ -44,10 +44,10 @@ def mock(
     from understudy.schema import Schema
     from understudy.tables import check_writable, write_batches, write_file
     from understudy.tables.labels import SIDECAR, sidecar_path
-    from understudy.tables.path import TableLocation
+    from understudy.tables.path import TablePath
 
     check_writable(out, force=force, table=True, sidecar=not no_sidecar)
-    name = str(sidecar_path(TableLocation.parse(out))).removesuffix(SIDECAR)
+    name = str(sidecar_path(TablePath.parse(out))).removesuffix(SIDECAR)
     record, page = f"{name}.certificate.json", f"{name}.certificate.md"
     for beside in (record, page):
         check_writable(beside, force=force)

@@ -65,10 +65,10 @@ def show_book(path: "Path", release: "AnyRelease", quiet: bool) -> None:
 
 def require_hash(book: "BudgetBook", run: "ProposedRun", wanted: str | None) -> None:
     """Refuses to show another plan than the one with this hash."""
-    if wanted is not None and (found := run.plan_hash(book)) != wanted:
+    if wanted is not None and (plan_hash := run.plan_hash(book)) != wanted:
         raise ConfigError(
-            f"This plan has the hash {found}, not {wanted}. Ask for the schema, the method with its settings, epsilon "
-            "and delta of the plan to approve, and the version of Understudy."
+            f"This plan has the hash {plan_hash}, not {wanted}. Ask for the schema, the method with its settings, "
+            "epsilon and delta of the plan to approve, and the version of Understudy."
         )
 
 
@@ -189,11 +189,11 @@ def _note_on_formulas(release: "Release", out: str, quiet: bool) -> None:
     """Names the columns of a text file that a spreadsheet may take for formulas."""
     from understudy.encoding import CategoricalCodec
     from understudy.tables.delimited import starts_formula
-    from understudy.tables.path import TEXT_SUFFIXES, TableLocation
+    from understudy.tables.path import TEXT_SUFFIXES, TablePath
 
     categories = {each.name: each.categories for each in release.codec.columns if isinstance(each, CategoricalCodec)}
     named = [name for name in release.origin.columns if starts_formula([name, *categories.get(name, ())])]
-    if named and TableLocation.parse(out).suffix in TEXT_SUFFIXES:
+    if named and TablePath.parse(out).suffix in TEXT_SUFFIXES:
         echo(
             f"Note: spreadsheets take values that begin with = + - or @ for formulas, and columns of {out} have such "
             f"names or categories: {', '.join(named)}. To put an apostrophe before each, use --escape-formulas.",
@@ -212,8 +212,8 @@ def note_on_draft(release: "Release", quiet: bool, *, given: bool) -> None:
             quiet=quiet,
         )
         return
-    texts = [column.name for column in release.schema.modelled if column.kind == "categorical"]
-    listed = f"; text columns are treated as categorical ({', '.join(texts)})" if texts else ""
+    names = [column.name for column in release.schema.modelled if column.kind == "categorical"]
+    listed = f"; text columns are treated as categorical ({', '.join(names)})" if names else ""
     echo(
         f"No schema: each row counts as one person{listed}. To declare ids, free text and the privacy unit, start with "
         "'understudy schema draft'.",

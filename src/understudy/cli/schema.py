@@ -50,9 +50,9 @@ def schema_draft(
     types, first, is_whole = draft_table(source, reading=reading)
     if kind == "graph":
         return draft_graph(types.names, out, force=force, quiet=quiet)
-    found = describe_names(types.names) | describe_labels(types, trusted=trust_labels)
+    descriptions = describe_names(types.names) | describe_labels(types, trusted=trust_labels)
     draft = Schema.draft(types, trust_labels=trust_labels)
-    draft.write(out, force=force, found=found)
+    draft.write(out, force=force, found=descriptions)
     hint_at_decimals(first, reading)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
     hints = list(find_identifiers(draft, first))

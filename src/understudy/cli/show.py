@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy import certificate as words
-from understudy.certificate.audits import LIMITS, Audit, round_down
+from understudy.certificate.audit_section import LIMITS, Audit, round_down
 from understudy.cli.terminal import printable, say
 from understudy.notes import percent
 
@@ -123,12 +123,12 @@ def _noise_table(expected: "Sequence[ExpectedNoise]", num_rows: int | None) -> T
     table = make_table(
         ["marginals"], ["number", "noise (rows)", *(("% of all rows", "number at 1%") if num_rows else ())]
     )
-    for each in expected:
-        lower = "" if each.min_order == each.max_order else f"{each.min_order}- to "
-        cells = [f"{'' if each.exact else 'up to '}{each.marginals:,}", f"{each.stddev:.3g}"]
+    for noise in expected:
+        lower = "" if noise.min_order == noise.max_order else f"{noise.min_order}- to "
+        cells = [f"{'' if noise.exact else 'up to '}{noise.marginals:,}", f"{noise.stddev:.3g}"]
         if num_rows:
-            cells += [f"{100 * each.stddev / num_rows:.2g}", f"{each.affordable(num_rows / 100):,}"]
-        table.add_row(f"{lower}{each.max_order}-way", *cells)
+            cells += [f"{100 * noise.stddev / num_rows:.2g}", f"{noise.affordable(num_rows / 100):,}"]
+        table.add_row(f"{lower}{noise.max_order}-way", *cells)
     return table
 
 
@@ -168,15 +168,15 @@ def _column_table(columns: "Sequence[ColumnPreview]") -> Table:
 
 def _epsilon_table(outlooks: "Sequence[Outlook]", num_rows: int) -> Table:
     table = make_table((), ("epsilon", "noise in a count (rows)", "% of all rows", "rows a value needs", "'other'"))
-    for each in outlooks:
+    for outlook in outlooks:
         cells = ["cannot run", "", "", ""]
-        if each.columns is not None:
-            cells = ["", "", "", "" if each.other is None else percent(each.other)]
-            if each.stddev is not None:
-                cells[:2] = [f"{each.stddev:.3g}", f"{100 * each.stddev / max(num_rows, 1):.2g}"]
-            if each.rows_to_be_listed is not None:
-                cells[2] = f"{each.rows_to_be_listed:,}"
-        table.add_row(f"{each.epsilon:g}", *cells)
+        if outlook.columns is not None:
+            cells = ["", "", "", "" if outlook.other is None else percent(outlook.other)]
+            if outlook.stddev is not None:
+                cells[:2] = [f"{outlook.stddev:.3g}", f"{100 * outlook.stddev / max(num_rows, 1):.2g}"]
+            if outlook.rows_to_be_listed is not None:
+                cells[2] = f"{outlook.rows_to_be_listed:,}"
+        table.add_row(f"{outlook.epsilon:g}", *cells)
     return table
 
 
@@ -218,11 +218,11 @@ def _rule_table(rules: "Mapping[str, Sequence[CheckedRule]]") -> Table:
     from understudy.report.text import broken_rows
 
     table = make_table(["rows that break the rule"], [*rules, "real"])
-    for each in zip(*rules.values(), strict=True):
-        text, first = Text(each[0].text), each[0]
-        for why in dict.fromkeys(rule.why for rule in each if rule.why):
+    for checked in zip(*rules.values(), strict=True):
+        text, first = Text(checked[0].text), checked[0]
+        for why in dict.fromkeys(rule.why for rule in checked if rule.why):
             text.append(f"\nnot checked: {why}", style="dim")
-        cells = ["-" if rule.why else broken_rows(rule.synthetic_broken, rule.synthetic) for rule in each]
+        cells = ["-" if rule.why else broken_rows(rule.synthetic_broken, rule.synthetic) for rule in checked]
         table.add_row(text, *cells, "-" if first.why else broken_rows(first.real_broken, first.real))
     return table
 
@@ -268,19 +268,19 @@ def show_graph_scores(scores: "GraphScores", names: Sequence[str]) -> None:
 # Attacks
 
 
-def show_disclosure(found: "Disclosure") -> None:
+def show_disclosure(disclosure: "Disclosure") -> None:
     """Prints the sentences and the operating points of the attacks."""
     from understudy.disclosure.sentences import ATTACK_NAMES, percent_up, percents
 
     console = PlainConsole()
-    for warning in found.warnings:
+    for warning in disclosure.warnings:
         console.print(Text(f"Warning: {warning}"))
-    for note in found.notes:
+    for note in disclosure.notes:
         console.print(Text(f"Note: {note}"))
-    console.print_sentences(found.sentences)
-    has_ceiling = found.membership.ceiling.statement is not None
+    console.print_sentences(disclosure.sentences)
+    has_ceiling = disclosure.membership.ceiling.statement is not None
     table = make_table(["chosen for", "attack"], ["true positives", "false positives", *["allowed"] * has_ceiling])
-    for point in found.membership.points:
+    for point in disclosure.membership.points:
         allowed = [] if point.ceiling is None else [percent_up(point.ceiling)]
         rates = [rate.replace(" (", "\n(") for rate in percents(point)]  # an interval is not broken at its end
         table.add_row(point.aim, ATTACK_NAMES[point.attack], *rates, *allowed)
@@ -296,22 +296,22 @@ def show_audits(audits: Sequence[Audit]) -> None:
     table.collapse_padding = True
     for column in table.columns:
         column.no_wrap = True
-    for each in audits:
-        figures = (round_down(each.epsilon), f"{each.claimed_epsilon:.2f}", round_down(each.mu))
-        table.add_row(each.label, each.canary, each.threat, f"{each.num_runs:,}", f"{each.auc:.2f}", *figures)
+    for audit in audits:
+        figures = (round_down(audit.epsilon), f"{audit.claimed_epsilon:.2f}", round_down(audit.mu))
+        table.add_row(audit.label, audit.canary, audit.threat, f"{audit.num_runs:,}", f"{audit.auc:.2f}", *figures)
     console = PlainConsole()
     console.print(table)
-    for each in audits:
-        if len(audits) == 1 or each.refutes_claim:
-            console.print(each.sentence, markup=False)
+    for audit in audits:
+        if len(audits) == 1 or audit.refutes_claim:
+            console.print(audit.sentence, markup=False)
     if len(audits) == 1:
         console.print(f"Score of the attack, chosen on other runs: {audits[0].score}.", markup=False)
-    deltas = ", ".join(f"{delta:g}" for delta in sorted({each.claimed_delta for each in audits}))
+    deltas = ", ".join(f"{delta:g}" for delta in sorted({audit.claimed_delta for audit in audits}))
     console.print(
         f"The claim is the largest epsilon that the runs state, at delta {deltas}. {_confidence(audits)} {LIMITS}"
     )
     console.print("mu: the same on the scale of Gaussian noise; 0 is guessing, and a larger mu is less private.")
-    if any(each.seeded for each in audits):
+    if any(audit.seeded for audit in audits):
         console.print("The noise of these runs was seeded: the same samplers, with secrets that follow from the seed.")
 
 

@@ -44,8 +44,8 @@ def split(
         check_writable(place, force=force, table=True)
     unit, declared = _read_unit(unit, schema)
     table, origin = read_table(source, schema=declared, reading=reading)
-    train, held = split_arrow(table, test, unit)
-    for part, place in ((train, out), (held, holdout)):
+    train, held_out = split_arrow(table, test, unit)
+    for part, place in ((train, out), (held_out, holdout)):
         write_private(part, place, origin=origin, schema=declared, force=force)
     whose = f"rows of the same {unit!r} stay together" if unit else "each row counts as one person (otherwise: --unit)"
     echo(f"Wrote {out} and {holdout}; {whose}. Both hold real rows: never share them.", quiet=quiet)

@@ -67,10 +67,10 @@ class Attacked:
 
 def count_copies(rows: EncodedTable, synthetic: EncodedTable) -> Int[np.ndarray, " rows"]:
     """How many synthetic rows equal each row in all evaluated columns."""
-    found, counts = np.unique(fingerprints(synthetic), return_counts=True)
+    distinct, counts = np.unique(fingerprints(synthetic), return_counts=True)
     asked = fingerprints(rows)
-    at = np.minimum(np.searchsorted(found, asked), len(found) - 1)
-    return np.where(found[at] == asked, counts[at], 0)
+    at = np.minimum(np.searchsorted(distinct, asked), len(distinct) - 1)
+    return np.where(distinct[at] == asked, counts[at], 0)
 
 
 def project(tables: Sequence[EncodedTable], seed: int, columns: Sequence[str] | None = None) -> list[np.ndarray]:

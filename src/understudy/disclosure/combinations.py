@@ -50,17 +50,18 @@ def measure_combinations(
 ) -> Combinations:
     """Count rare combinations in the training table, and the synthetic and held-out rows that have one."""
     tables = [_select(table, columns) for table in (real, holdout, synthetic)]
-    found, counts = np.unique(fingerprints(tables[0]), return_counts=True)
-    unique, small = (_small_cells(found, counts, tables[1], tables[2], most) for most in (1, min_cell - 1))
-    return Combinations(tuple(columns), len(found), unique, small, measure_copies(tables[0], tables[1], tables[2]))
+    distinct, counts = np.unique(fingerprints(tables[0]), return_counts=True)
+    unique, small = (_small_cells(distinct, counts, tables[1], tables[2], most) for most in (1, min_cell - 1))
+    return Combinations(tuple(columns), len(distinct), unique, small, measure_copies(tables[0], tables[1], tables[2]))
 
 
 def _small_cells(
-    found: np.ndarray, counts: np.ndarray, holdout: EncodedTable, synthetic: EncodedTable, most_rows: int
+    distinct: np.ndarray, counts: np.ndarray, holdout: EncodedTable, synthetic: EncodedTable, most_rows: int
 ) -> SmallCells:
     few = counts <= most_rows
     held_out, matched = (
-        Rate.of(int(np.isin(fingerprints(table), found[few]).sum()), table.num_rows) for table in (holdout, synthetic)
+        Rate.of(int(np.isin(fingerprints(table), distinct[few]).sum()), table.num_rows)
+        for table in (holdout, synthetic)
     )
     expected = [synthetic.num_rows * rate for rate in (held_out.value, held_out.low, held_out.high)]
     return SmallCells(most_rows, int(few.sum()), int(counts[few].sum()), matched, held_out, *expected)

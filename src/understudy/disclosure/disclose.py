@@ -125,18 +125,18 @@ class Disclosure(Summarized):
     @property
     def sentences(self) -> dict[str, str]:
         """What the figures show, one paragraph for each part."""
-        found = self.findings
-        texts = {
+        findings = self.findings
+        paragraphs = {
             "Membership": sentences.membership(
-                self.membership, is_found=Finding.MEMBERSHIP in found, is_beyond=Finding.CEILING in found
+                self.membership, is_found=Finding.MEMBERSHIP in findings, is_beyond=Finding.CEILING in findings
             ),
-            "Copies": sentences.copies(self.membership.copies, is_found=Finding.COPIES in found),
-            "Attributes": sentences.attributes(self.attributes, is_found=Finding.ATTRIBUTES in found),
+            "Copies": sentences.copies(self.membership.copies, is_found=Finding.COPIES in findings),
+            "Attributes": sentences.attributes(self.attributes, is_found=Finding.ATTRIBUTES in findings),
         }
         if self.combinations is not None:
-            is_found = Finding.COMBINATIONS in found
-            texts["Combinations"] = sentences.combinations(self.combinations, is_found=is_found)
-        return texts
+            is_found = Finding.COMBINATIONS in findings
+            paragraphs["Combinations"] = sentences.combinations(self.combinations, is_found=is_found)
+        return paragraphs
 
     def to_json(self) -> Json:
         """The whole report."""

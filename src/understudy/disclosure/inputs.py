@@ -63,25 +63,25 @@ def read_tables(
     """
     table = read_source(real, schema, "real table", reading)
     kinds = dataclasses.replace(Schema.draft(table.schema) if schema is None else schema, drafted=False)
-    held = read_source(holdout, kinds, "holdout", reading, is_written=from_split)
+    held_out = read_source(holdout, kinds, "holdout", reading, is_written=from_split)
     fake = read_source(synthetic, kinds, "synthetic table", reading, is_written=True)
     names = [column.name for column in kinds.modelled]
-    for part, what in ((table, "real table"), (held, "holdout"), (fake, "synthetic table")):
+    for part, what in ((table, "real table"), (held_out, "holdout"), (fake, "synthetic table")):
         require_columns(part, names, what, ALL_THREE)
-    both = pa.concat_tables([table.select(names), held.select(names)], promote_options="permissive")
+    both = pa.concat_tables([table.select(names), held_out.select(names)], promote_options="permissive")
     layout = Layout.of(both, dataclasses.replace(kinds, drafted=schema is None or schema.drafted))
     layout, warnings = _leave_out_unreadable(dataclasses.replace(layout, schema=kinds), fake)
     notes = list(layout.notes)
-    encoded, test = layout.read(table, "real table"), layout.read(held, "holdout")
+    encoded, test = layout.read(table, "real table"), layout.read(held_out, "holdout")
     if from_split and (rest := unmatched_rows(fingerprints(encoded), fingerprints(test))) is not None:
         table, encoded = table.take(rest), encoded.take(rest)
         notes.append("The held-out rows were left out of the real table.")
     if kinds.unit is not None:
-        for part, what in ((table, "real table"), (held, "holdout")):
+        for part, what in ((table, "real table"), (held_out, "holdout")):
             require_columns(
                 part, [kinds.unit], what, ALL_THREE
             )  # without units, rows of one person would look independent
-        encoded, test = _one_row_per_unit(table, held, encoded, test, kinds.unit, seed)
+        encoded, test = _one_row_per_unit(table, held_out, encoded, test, kinds.unit, seed)
         notes.append(f"One row of each value of {kinds.unit!r} was drawn, since rows of one unit are not independent.")
     _check_sizes(encoded, test, fake)
     _refuse_overlap(encoded, test, seed)
@@ -158,10 +158,10 @@ def _refuse_overlap(real: EncodedTable, holdout: EncodedTable, seed: int) -> Non
     """
     fraction = min(0.5, holdout.num_rows / real.num_rows)
     aside, rest = (fingerprints(part) for part in real.split(fraction, seed=seed))
-    held = fingerprints(holdout)
-    rates = [Rate.of(int(np.isin(keys, rest).sum()), len(keys)) for keys in (held, aside)]
+    held_out = fingerprints(holdout)
+    rates = [Rate.of(int(np.isin(keys, rest).sum()), len(keys)) for keys in (held_out, aside)]
     if excess_p_value(*rates) < OVERLAP_ALARM:
-        equal = np.isin(held, fingerprints(real)).mean()
+        equal = np.isin(held_out, fingerprints(real)).mean()
         raise TableError(
             f"The holdout overlaps the real table: {equal:.0%} of its rows equal a training row, where about "
             f"{rates[1].value:.0%} would be expected of common rows. If they were taken from this table, give the "
@@ -177,8 +177,8 @@ def warn_of_shared_rows(real: EncodedTable, holdout: EncodedTable) -> list[str]:
     with probability 2nm / ((n + m)(n + m - 1)).
     """
     ours, theirs = fingerprints(real), fingerprints(holdout)
-    found, counts = np.unique(np.concatenate([ours, theirs]), return_counts=True)
-    twice = found[counts == 2]
+    distinct, counts = np.unique(np.concatenate([ours, theirs]), return_counts=True)
+    twice = distinct[counts == 2]
     in_ours, in_theirs = np.isin(twice, ours), np.isin(twice, theirs)
     shared, total = int((in_ours & in_theirs).sum()), len(ours) + len(theirs)
     chance = 2 * len(ours) * len(theirs) / (total * (total - 1))
@@ -193,10 +193,10 @@ def warn_of_shared_rows(real: EncodedTable, holdout: EncodedTable) -> list[str]:
 
 
 def _one_row_per_unit(
-    table: pa.Table, held: pa.Table, real: EncodedTable, holdout: EncodedTable, unit: str, seed: int
+    table: pa.Table, held_out: pa.Table, real: EncodedTable, holdout: EncodedTable, unit: str, seed: int
 ) -> tuple[EncodedTable, EncodedTable]:
     """One row of each unit, drawn at random. Units that are in both tables are refused."""
-    ids = pa.chunked_array([part for each in (table, held) for part in each.column(unit).cast(pa.string()).chunks])
+    ids = pa.chunked_array([part for each in (table, held_out) for part in each.column(unit).cast(pa.string()).chunks])
     codes = ids.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
     ours, theirs = np.split(codes, [table.num_rows])
     if shared := int(np.isin(np.unique(theirs), ours).sum()):

@@ -117,11 +117,11 @@ class Membership:
     @property
     def beyond_ceiling(self) -> tuple[str, ...]:
         """Attacks, and copies, whose true-positive rate is above what the guarantee allows on average over releases."""
-        found = [point.attack for point in self.points if point.exceeds_ceiling]
+        attacks = [point.attack for point in self.points if point.exceeds_ceiling]
         most = self.ceiling.at(self.copies.held_out.high)
         if most is not None and self.copies.training.low > most:
-            found.append("exact_copies")
-        return tuple(dict.fromkeys(found))
+            attacks.append("exact_copies")
+        return tuple(dict.fromkeys(attacks))
 
 
 def measure_membership(
@@ -180,8 +180,8 @@ def measure_copies(real: EncodedTable, holdout: EncodedTable, synthetic: Encoded
     repeated by every good table.
     """
     keys = [fingerprints(table) for table in (real, holdout)]
-    found, counts = np.unique(np.concatenate(keys), return_counts=True)
-    once, copied = found[counts == 1], fingerprints(synthetic)
+    distinct, counts = np.unique(np.concatenate(keys), return_counts=True)
+    once, copied = distinct[counts == 1], fingerprints(synthetic)
     single = [key[np.isin(key, once)] for key in keys]
     if not all(map(len, single)):
         return Copies(Rate(0, 0, 0.0, 0.0, 1.0), Rate(0, 0, 0.0, 0.0, 1.0), 1.0)
@@ -248,9 +248,9 @@ def _point(
     report: Mapping[str, _Split],
     ceiling: Ceiling,
 ) -> OperatingPoint:
-    found = {name: best(split) for name, split in choice.items()}
-    attack = max(found, key=lambda name: found[name][0])
-    true, false = report[attack].rates(found[attack][1])
+    by_attack = {name: best(split) for name, split in choice.items()}
+    attack = max(by_attack, key=lambda name: by_attack[name][0])
+    true, false = report[attack].rates(by_attack[attack][1])
     return OperatingPoint(
         aim, attack, true, false, difference(true, false), excess_p_value(true, false), ceiling.at(false.high)
     )

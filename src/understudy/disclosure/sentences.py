@@ -29,9 +29,9 @@ def percent_up(bound: float) -> str:
     return percent(min(math.ceil(1000 * bound - 1e-9) / 1000, 1.0))
 
 
-def membership(found: Membership, *, is_found: bool, is_beyond: bool) -> str:
+def membership(measured: Membership, *, is_found: bool, is_beyond: bool) -> str:
     """How well training rows were recognised, and what the guarantee allows."""
-    point = max(found.points, key=lambda each: each.advantage.value) if is_found else found.points[0]
+    point = max(measured.points, key=lambda candidate: candidate.advantage.value) if is_found else measured.points[0]
     attack = ATTACK_NAMES[point.attack]
     first = (
         "Training rows can be recognised."
@@ -43,7 +43,7 @@ def membership(found: Membership, *, is_found: bool, is_beyond: bool) -> str:
         f"({percent(CONFIDENCE)} interval {percent(point.true_positives.low)} to {percent(point.true_positives.high)}) "
         f"of the training rows at {percent(point.false_positives.value)} false positives among held-out rows."
     )
-    return f"{first} {rates} {_ceiling(found, point, is_beyond=is_beyond)}"
+    return f"{first} {rates} {_ceiling(measured, point, is_beyond=is_beyond)}"
 
 
 def chosen_for(aim: str) -> str:
@@ -51,11 +51,11 @@ def chosen_for(aim: str) -> str:
     return "the largest advantage" if aim == "advantage" else f"{aim} false positives"
 
 
-def _ceiling(found: Membership, point: OperatingPoint, *, is_beyond: bool) -> str:
-    if found.ceiling.statement is None:
-        return found.ceiling.why_not
+def _ceiling(measured: Membership, point: OperatingPoint, *, is_beyond: bool) -> str:
+    if measured.ceiling.statement is None:
+        return measured.ceiling.why_not
     if is_beyond:
-        attacks = ", ".join(f"'{ATTACK_NAMES[name]}'" for name in found.beyond_ceiling)
+        attacks = ", ".join(f"'{ATTACK_NAMES[name]}'" for name in measured.beyond_ceiling)
         return (
             f"With {attacks}, more was recognised than the guarantee allows on average over releases, so the guarantee "
             "does not explain this table. Check that the table was made from this release alone, and that the rows "
@@ -63,48 +63,48 @@ def _ceiling(found: Membership, point: OperatingPoint, *, is_beyond: bool) -> st
         )
     assert point.ceiling is not None
     return (
-        f"The guarantee (epsilon {round_up(found.ceiling.statement.epsilon, 3)}) allows an attack at most "
+        f"The guarantee (epsilon {round_up(measured.ceiling.statement.epsilon, 3)}) allows an attack at most "
         f"{percent_up(point.ceiling)} at this false-positive rate, on average over releases."
     )
 
 
-def copies(found: Copies, *, is_found: bool) -> str:
+def copies(measured: Copies, *, is_found: bool) -> str:
     """Whether rows that occur only once are repeated."""
-    if not found.training.total:
+    if not measured.training.total:
         return "No training row, or no held-out row, occurs only once among all real rows, so copies are no evidence."
     rates = (
-        f"Of the training rows that occur once among all real rows, {percent(found.training.value)} "
-        f"({found.training.count:,} of {found.training.total:,}) are in the synthetic table; of such held-out rows "
-        f"{percent(found.held_out.value)} ({found.held_out.count:,} of {found.held_out.total:,})."
+        f"Of the training rows that occur once among all real rows, {percent(measured.training.value)} "
+        f"({measured.training.count:,} of {measured.training.total:,}) are in the synthetic table; of such held-out "
+        f"rows {percent(measured.held_out.value)} ({measured.held_out.count:,} of {measured.held_out.total:,})."
     )
     if is_found:
         return f"The synthetic table repeats training rows. {rates}"
     return f"{rates} Chance alone can make a difference as large as this."
 
 
-def attributes(found: Sequence[SecretColumn], *, is_found: bool) -> str:
+def attributes(columns: Sequence[SecretColumn], *, is_found: bool) -> str:
     """The column with the largest excess; only an excess is disclosure."""
-    if not found:
+    if not columns:
         return "No column could be guessed: there is no other column to guess from, or there are no values."
-    most = min(found, key=lambda each: each.p_value if is_found else -each.difference.value)
+    most = min(columns, key=lambda column: column.p_value if is_found else -column.difference.value)
     rates = (
         f"{most.column!r} is guessed correctly for {percent(most.training.value)} of the training rows and for "
         f"{percent(most.control.value)} of held-out rows"
     )
     if is_found:
         return f"Values of training rows can be guessed better than those of held-out rows: {rates}."
-    which = "the column is" if len(found) == 1 else f"none of {len(found)} columns is"
-    not_better = "not " if len(found) == 1 else ""
+    which = "the column is" if len(columns) == 1 else f"none of {len(columns)} columns is"
+    not_better = "not " if len(columns) == 1 else ""
     return (
         f"From the nearest synthetic row, {which} {not_better}guessed better for training rows than for held-out rows "
         f"beyond chance. The largest difference: {rates}. What succeeds for both follows from the population."
     )
 
 
-def combinations(found: Combinations, *, is_found: bool) -> str:
+def combinations(measured: Combinations, *, is_found: bool) -> str:
     """Rare combinations of the quasi-identifiers."""
-    text = f"{_cells(found.unique)} {_cells(found.small)}"
-    once = found.once
+    text = f"{_cells(measured.unique)} {_cells(measured.small)}"
+    once = measured.once
     if not once.training.total:
         return text
     rates = (

@@ -94,13 +94,13 @@ def _try_rules(rules: Mapping[str, Rule], columns: Sequence[Column]) -> Iterator
 
 def _null_columns(rules: Iterable[Rule]) -> set[str]:
     """The columns in which a rule may require a null."""
-    found: set[str] = set()
+    names: set[str] = set()
     for rule in rules:
         rows = rule.listed if isinstance(rule, Combinations) else rule.table if isinstance(rule, Determines) else ()
         mentioned = any(None in row for row in rows) or any("null" in text.lower() for text in rule.conditions)
         if mentioned or isinstance(rule, Skip):
-            found |= set(rule.columns)
-    return found
+            names |= set(rule.columns)
+    return names
 
 
 def _values(column: Column) -> list[Category | date | None] | None:

@@ -119,8 +119,8 @@ class SiteNumbering:
         return np.asarray(self._tree.query(unit_vectors(latitude, longitude))[1], dtype=np.int64)
 
     def points(self, numbers: Numbers) -> tuple[Degrees, Degrees]:
-        found = self._ordered[numbers]
-        return found[:, 0], found[:, 1]
+        points = self._ordered[numbers]
+        return points[:, 0], points[:, 1]
 
     def project(self, latitude: Degrees, longitude: Degrees) -> tuple[Degrees, Degrees]:
         return self.points(self.numbers(latitude, longitude))
@@ -208,9 +208,9 @@ class AreaNumbering:
     def numbers(self, latitude: Degrees, longitude: Degrees) -> Numbers:
         """The numbers of points inside the area."""
         index = to_index(*self.frame.parts(latitude, self.area.extent.unwrap(longitude)), LEVELS + LEVELS_WITHIN)
-        at, found = self._find(index >> (2 * LEVELS_WITHIN))
+        at, is_known = self._find(index >> (2 * LEVELS_WITHIN))
         # A point on the boundary may fall into a cell beside it, by rounding: then the next cell's first part.
-        return (at << (2 * LEVELS_WITHIN)) | np.where(found, index & _WITHIN, 0)
+        return (at << (2 * LEVELS_WITHIN)) | np.where(is_known, index & _WITHIN, 0)
 
     @functools.cached_property
     def _rank(self) -> Numbers:
@@ -222,8 +222,8 @@ class AreaNumbering:
     def _find(self, cell: Numbers) -> tuple[Numbers, Bool[np.ndarray, " points"]]:
         """The numbers of cells, and which of them overlap the area; of the others, the number of the next one."""
         rank = self._rank[cell]
-        found = rank >= 0
-        return np.where(found, rank, -1 - rank), found
+        is_known = rank >= 0
+        return np.where(is_known, rank, -1 - rank), is_known
 
     def points(self, numbers: Numbers) -> tuple[Degrees, Degrees]:
         """A point inside the area for each number, rounded to the decimals: uniform in a cell for uniform numbers.
@@ -413,15 +413,15 @@ class Boundary:
     def nearest(self, latitude: Degrees, longitude: Degrees) -> tuple[Degrees, Degrees]:
         """The nearest point of the boundary to each point, by great-circle distance."""
         query = unit_vectors(latitude, longitude)
-        found = self._tree.query(query, k=min(NEAREST, len(self._starts)))[1].reshape(len(query), -1)
-        starts, ends = (part[found] for part in self._vectors)
+        near = self._tree.query(query, k=min(NEAREST, len(self._starts)))[1].reshape(len(query), -1)
+        starts, ends = (part[near] for part in self._vectors)
         along = ends - starts
         length = np.maximum((along**2).sum(axis=2), 1e-300)
         share = np.clip(((query[:, None] - starts) * along).sum(axis=2) / length, 0.0, 1.0)
         distance = ((starts + share[..., None] * along - query[:, None]) ** 2).sum(axis=2)
         best = np.argmin(distance, axis=1)
         rows = np.arange(len(query))
-        start, end, part = self._starts[found[rows, best]], self._ends[found[rows, best]], share[rows, best, None]
+        start, end, part = self._starts[near[rows, best]], self._ends[near[rows, best]], share[rows, best, None]
         points = start + part * (end - start)
         return points[:, 1], wrap(points[:, 0])
 

@@ -196,9 +196,9 @@ def check_id_prefix(prefix: str | None, schema: Schema, origin: Origin, *, types
 def prefix_ids(rows: pa.Table, schema: Schema, prefix: str | None) -> pa.Table:
     """The rows with ids as text that starts with the prefix: 7 becomes SYN-7. Without a prefix, unchanged."""
     for name in _id_columns(schema) if prefix else ():
-        texts = pc.binary_join_element_wise(pa.scalar(prefix), rows.column(name).cast(pa.string()), "")
+        ids = pc.binary_join_element_wise(pa.scalar(prefix), rows.column(name).cast(pa.string()), "")
         at = rows.column_names.index(name)
-        rows = rows.set_column(at, rows.field(at).with_type(pa.string()), texts)
+        rows = rows.set_column(at, rows.field(at).with_type(pa.string()), ids)
     return rows
 
 

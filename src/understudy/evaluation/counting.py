@@ -80,8 +80,8 @@ def joint_keys(tables: Sequence[Sequence[np.ndarray]], sizes: Sequence[int]) -> 
     keys, cells = [column.astype(np.int64) for column in first], sizes[0]
     for columns, size in zip(others, sizes[1:], strict=True):
         if cells * size >= 2**62:  # number the keys that occur, so that the next column fits
-            found, ranks = np.unique(np.concatenate(keys), return_inverse=True)
-            keys, cells = np.split(ranks, np.cumsum([len(key) for key in keys])[:-1]), len(found)
+            distinct, ranks = np.unique(np.concatenate(keys), return_inverse=True)
+            keys, cells = np.split(ranks, np.cumsum([len(key) for key in keys])[:-1]), len(distinct)
         keys = [key * size + column for key, column in zip(keys, columns, strict=True)]
         cells *= size
     return keys
@@ -89,8 +89,8 @@ def joint_keys(tables: Sequence[Sequence[np.ndarray]], sizes: Sequence[int]) -> 
 
 def align_counts(real: np.ndarray, synthetic: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The first row of each key, in the order of the keys and counted over both tables, and how often each has it."""
-    found, first, ranks = np.unique(np.concatenate([real, synthetic]), return_index=True, return_inverse=True)
-    ours, theirs = (np.bincount(part, minlength=len(found)) for part in np.split(ranks, [len(real)]))
+    distinct, first, ranks = np.unique(np.concatenate([real, synthetic]), return_index=True, return_inverse=True)
+    ours, theirs = (np.bincount(part, minlength=len(distinct)) for part in np.split(ranks, [len(real)]))
     return first, ours, theirs
 
 

@@ -193,16 +193,16 @@ def _report_job(report: Progress, what: str, fraction: float) -> None:
 
 def _size_notes(comparison: Comparison) -> Iterator[str]:
     """How many rows of each table are compared."""
-    used, held = comparison.compared_rows, len(comparison.reference_rows)
-    if used is not None and used < max(comparison.synthetic_rows, held):
-        why = "as many as are held out" if used == held else f"the limit of the {comparison.effort.name} scorecard"
+    used, size = comparison.compared_rows, len(comparison.reference_rows)
+    if used is not None and used < max(comparison.synthetic_rows, size):
+        why = "as many as are held out" if used == size else f"the limit of the {comparison.effort.name} scorecard"
         yield (
             f"Scores that depend on the size of a table use {used:,} of its rows, {why}, so that synthetic and real "
             "rows can be compared."
         )
     if not _is_comparable(comparison):
         yield (
-            f"There are {held:,} held-out real rows for reference, fewer than the {comparison.synthetic_rows:,} "
+            f"There are {size:,} held-out real rows for reference, fewer than the {comparison.synthetic_rows:,} "
             "synthetic rows. A smaller table scores worse by chance alone, so the synthetic one can seem better than "
             "real rows."
         )
@@ -260,11 +260,11 @@ def _run(group: Group, comparison: Comparison, table: SyntheticTable | None) -> 
 
 def _group_notes(group: str, by_table: Mapping[str, Sequence[str]]) -> list[Json]:
     """Each note once, with all tables that have it."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name, notes in by_table.items():
         for note in notes:
-            found.setdefault(note, []).append(name)
-    return [{"group": group, "tables": names, "text": note} for note, names in found.items()]
+            groups.setdefault(note, []).append(name)
+    return [{"group": group, "tables": names, "text": note} for note, names in groups.items()]
 
 
 def _settings(by_table: Mapping[str, Json]) -> Json:

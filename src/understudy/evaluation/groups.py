@@ -118,10 +118,10 @@ class Comparison(RealTables):
     @cached_property
     def compared_rows(self) -> int | None:
         """The most rows of a table in metrics whose value depends on its size; None: all."""
-        held = len(self.reference_rows)
-        if not self.effort.matched or held < FEW_HELD_OUT:
+        num_reference = len(self.reference_rows)
+        if not self.effort.matched or num_reference < FEW_HELD_OUT:
             return self.effort.rows
-        return min(held, self.effort.rows or held)
+        return min(num_reference, self.effort.rows or num_reference)
 
     @cached_property
     def scored(self) -> EncodedTable:
@@ -254,14 +254,14 @@ def _locations(comparison: Comparison, synthetic: EncodedTable, table: pa.Table)
 
 def _correlations(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
     """Differences over tables of limited size, for comparison; dependences over as many rows as time allows."""
-    found = associations.correlations(comparison.sample, comparison.cut(synthetic))
+    correlations = associations.correlations(comparison.sample, comparison.cut(synthetic))
     fake = synthetic.at_most(comparison.effort.dependence_rows, seed=comparison.seed)
     kept = associations.dependences(comparison.large_sample, fake)
     return Result(
-        scores={**found.scores, **kept.scores},
-        settings={**found.settings, **kept.settings},
+        scores={**correlations.scores, **kept.scores},
+        settings={**correlations.settings, **kept.settings},
         details=kept.details,
-        notes=(*found.notes, *kept.notes),
+        notes=(*correlations.notes, *kept.notes),
     )
 
 

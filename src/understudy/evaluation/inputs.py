@@ -245,10 +245,10 @@ def read_source(
 
 def _lost_cells(nulls: Mapping[str, int], table: pa.Table, schema: Schema) -> Iterator[tuple[str, float]]:
     """Columns with the fraction of cells that became null when they were read as their kind."""
-    found = _null_counts(table, schema)
+    counts = _null_counts(table, schema)
     for name in (column.name for column in schema.modelled):
-        if name in found and found[name] > nulls.get(name, found[name]):
-            yield name, (found[name] - nulls[name]) / table.num_rows
+        if name in counts and counts[name] > nulls.get(name, counts[name]):
+            yield name, (counts[name] - nulls[name]) / table.num_rows
 
 
 def _null_counts(table: pa.Table, schema: Schema) -> dict[str, int]:
@@ -261,8 +261,8 @@ def _split_rows(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     if num_rows < 2:
         raise TableError("The real table has only one row, so none can be held out. Use more rows, or a holdout.")
     order = np.random.default_rng(seed).permutation(num_rows)
-    held = max(1, round(HELD_OUT * num_rows))
-    return np.sort(order[held:]), np.sort(order[:held])
+    num_held_out = max(1, round(HELD_OUT * num_rows))
+    return np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
 
 
 # Warnings: what would make scores misleading

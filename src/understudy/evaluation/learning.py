@@ -196,10 +196,10 @@ def _summary(
     compared = [name for name in models if name in QUAIL]
 
     def over_models(weights: np.ndarray | None) -> dict[str, float]:
-        each = {name: models[name].scores(weights) for name in dict.fromkeys([*averaged, *compared])}
-        found = {key: float(np.mean([each[name][key] for name in averaged])) for key in SCORES}
-        best = {f"{key}_best": [each[name][key] for name in compared] for key in ("f1", "auc")}
-        return found | {key: max(values, default=math.nan) for key, values in best.items()}
+        by_model = {name: models[name].scores(weights) for name in dict.fromkeys([*averaged, *compared])}
+        means = {key: float(np.mean([by_model[name][key] for name in averaged])) for key in SCORES}
+        best = {f"{key}_best": [by_model[name][key] for name in compared] for key in ("f1", "auc")}
+        return means | {key: max(values, default=math.nan) for key, values in best.items()}
 
     generator = np.random.default_rng(seed)
     draws = (generator.integers(num_rows, size=num_rows) for _ in range(bootstrap))

@@ -30,8 +30,8 @@ def known_points(location: Location, encoded: EncodedTable, table: pa.Table) -> 
     if location.is_pair:
         values = np.stack([encoded[name] for name in location.names], axis=1)
         return values[np.isfinite(values).all(axis=1) & (np.abs(values) <= [90, 180]).all(axis=1)]
-    texts = in_declared_type(table.column(location.name), location.columns[0])
-    latitude, longitude, known = location.read({location.name: texts})
+    strings = in_declared_type(table.column(location.name), location.columns[0])
+    latitude, longitude, known = location.read({location.name: strings})
     return np.stack([latitude, longitude], axis=1)[known]
 
 

@@ -109,12 +109,12 @@ def _integer_histogram(
     """A histogram for plots: every bin holds the same number of integers, otherwise it would look like a comb."""
     width = math.ceil((spec.upper - spec.lower + 1) / bins)
     num_bins = math.ceil((spec.upper - spec.lower + 1) / width)
-    found = []
+    counts = []
     for table in tables:
         values = table[spec.name][~np.isnan(table[spec.name])]
         codes = np.clip((values - spec.lower) // width, 0, num_bins - 1).astype(np.int64)
-        found.append(np.bincount(codes, minlength=num_bins) / table.num_rows)
-    return [spec.lower - 0.5 + width * code for code in range(num_bins + 1)], found
+        counts.append(np.bincount(codes, minlength=num_bins) / table.num_rows)
+    return [spec.lower - 0.5 + width * code for code in range(num_bins + 1)], counts
 
 
 def _bootstrap_error(grid: Grid, draws: int, seed: int) -> float | None:
@@ -233,11 +233,11 @@ def _nist_codes(
         return real[spec.name], synthetic[spec.name], len(spec.categories) + 2
     inside = real[spec.name][np.isfinite(real[spec.name])]
     lower, upper = (inside.min(), inside.max()) if len(inside) else (0.0, 0.0)
-    found = [_nist_bins(table[spec.name], float(lower), float(upper), bins) for table in (real, synthetic)]
-    outside = np.unique(np.concatenate([part[(part < 0) | (part > bins)] for part in found]))
+    codes = [_nist_bins(table[spec.name], float(lower), float(upper), bins) for table in (real, synthetic)]
+    outside = np.unique(np.concatenate([part[(part < 0) | (part > bins)] for part in codes]))
     known = np.concatenate([np.arange(bins + 1.0), [np.nan], outside])
     order = np.argsort(known)  # NaN comes last
-    ours, theirs = (order[np.searchsorted(known, part, sorter=order)] for part in found)
+    ours, theirs = (order[np.searchsorted(known, part, sorter=order)] for part in codes)
     return ours, theirs, len(known)
 
 

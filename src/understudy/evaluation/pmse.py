@@ -256,13 +256,13 @@ def _fit_logit(
         return float(value), to_weights(gradient, trans="T")
 
     options = {"maxiter": MAX_ITERATIONS, "maxfun": 2 * MAX_ITERATIONS, "gtol": GRADIENT, "ftol": 0.0}
-    found = optimize.minimize(loss, np.zeros(num_slopes + 1), jac=True, method="L-BFGS-B", options=options)
-    logits = start + design @ to_weights(found.x)
+    optimum = optimize.minimize(loss, np.zeros(num_slopes + 1), jac=True, method="L-BFGS-B", options=options)
+    logits = start + design @ to_weights(optimum.x)
     # Tables with equal column sums stop before the first step, and their probabilities are exactly c.
-    fitted = expit(logits) if found.nit else np.full(num_rows, fraction)
+    fitted = expit(logits) if optimum.nit else np.full(num_rows, fraction)
     notes = []
     separates = bool(logits[labels].min() > logits[~labels].max())
-    if found.status == 1 and not separates:  # 2: rounding hides any further step
+    if optimum.status == 1 and not separates:  # 2: rounding hides any further step
         notes.append(f"The logistic regression did not converge in {MAX_ITERATIONS} iterations.")
     if separates:
         notes.append("The logistic regression separates synthetic and real rows perfectly.")
@@ -270,7 +270,7 @@ def _fit_logit(
         notes.append(
             f"The logistic regression is certain about {certain:.2%} of the rows: one table lacks their values."
         )
-    return _Fit(fitted, int(found.nit), separates, tuple(notes))
+    return _Fit(fitted, int(optimum.nit), separates, tuple(notes))
 
 
 def _tree_pmse(rows: np.ndarray, labels: Bool[np.ndarray, " rows"], cp: float, seed: int) -> tuple[float, int]:
@@ -281,8 +281,8 @@ def _tree_pmse(rows: np.ndarray, labels: Bool[np.ndarray, " rows"], cp: float, s
     tree = DecisionTreeClassifier(ccp_alpha=alpha, random_state=seed, **limits).fit(rows, labels)
     leaves = tree.apply(rows)
     sizes, hits = np.bincount(leaves), np.bincount(leaves, labels)
-    found = hits[leaves] / sizes[leaves]
-    return float(np.mean((found - fraction) ** 2)), int(tree.get_n_leaves())
+    propensities = hits[leaves] / sizes[leaves]
+    return float(np.mean((propensities - fraction) ** 2)), int(tree.get_n_leaves())
 
 
 def _against_null(pmse: float, expected: float, spread: float, num_nulls: int) -> dict[str, Score]:

@@ -38,14 +38,14 @@ class Predictions:
         confusion = np.bincount(self.cells, weights, self.num_classes**2).reshape(self.num_classes, self.num_classes)
         hits, claimed, support = np.diag(confusion), confusion.sum(axis=0), confusion.sum(axis=1)
         f1 = 2 * hits / np.maximum(claimed + support, 1e-300)  # 0 for a class that is neither there nor predicted
-        found = float(np.average(f1, weights=support)) if self.positive is None else float(f1[self.positive])
+        f1_score = float(np.average(f1, weights=support)) if self.positive is None else float(f1[self.positive])
         curves = [_cumulative(ones, ranks, weights) for ones, ranks in self.against_rest]
         areas = [(_roc_area(*curve), _pr_area(*curve), curve[0][-1]) for curve in curves if curve[0][-1]]
         roc, pr = math.nan, math.nan
         if areas:
             *columns, positives = np.array(areas).T
             roc, pr = (float(np.average(column, weights=positives)) for column in columns)
-        return dict(zip(SCORES, (float(hits.sum() / confusion.sum()), found, roc, pr), strict=True))
+        return dict(zip(SCORES, (float(hits.sum() / confusion.sum()), f1_score, roc, pr), strict=True))
 
     def roc(self) -> dict[str, list[float]]:
         """The ROC curve of the positive class, at no more than `CURVE_POINTS` thresholds; empty with one class."""

@@ -75,10 +75,10 @@ def learn_numeric(
     def errors(name: str) -> np.ndarray:
         return REGRESSORS[name](seed).fit(features, rows[target]).predict(test_features) - test[target]
 
-    found = dict(zip(models, run_in_threads([partial(errors, name) for name in models]), strict=True))
+    by_model = dict(zip(models, run_in_threads([partial(errors, name) for name in models]), strict=True))
 
     def over_models(draw: np.ndarray | slice) -> tuple[float, float]:
-        each = [(rmse(error[draw]), r2(error[draw], test[target][draw])) for error in found.values()]
+        each = [(rmse(error[draw]), r2(error[draw], test[target][draw])) for error in by_model.values()]
         mean_rmse, mean_r2 = np.mean(each, axis=0)
         return float(mean_rmse), float(mean_r2)
 
@@ -91,7 +91,7 @@ def learn_numeric(
     }
     if math.isnan(mean_r2):
         scores["r2"] = Score.none("The target is constant in the test rows.")
-    each = {name: {"rmse": rmse(error), "r2": r2(error, test[target])} for name, error in found.items()}
+    each = {name: {"rmse": rmse(error), "r2": r2(error, test[target])} for name, error in by_model.items()}
     return Result(scores=scores, settings=settings, details={"models": each}, notes=tuple(notes))
 
 
@@ -154,10 +154,10 @@ def dimension_prediction(
     if len(tasks) < 2:
         return no_scores("dimension_prediction", "There is only one column.", settings=settings)
     jobs = [partial(_predictability, task, learner, test, seed=seed) for task in tasks for learner in (real, fake)]
-    found = run_in_threads(jobs)
+    predictions = run_in_threads(jobs)
     points: list[Json] = []
     dropped = []
-    for task, ours, theirs in zip(tasks, found[::2], found[1::2], strict=True):
+    for task, ours, theirs in zip(tasks, predictions[::2], predictions[1::2], strict=True):
         if math.isnan(ours.score + theirs.score):
             dropped.append(task.spec.name)
             continue
@@ -167,9 +167,9 @@ def dimension_prediction(
     notes = []
     if dropped:
         notes.append(f"Columns that are constant or have no number in a table were dropped: {format_list(dropped)}.")
-    stopped = sum(not each.converged for each in found)
+    stopped = sum(not each.converged for each in predictions)
     if stopped:
-        notes.append(f"{stopped} of {len(found)} models did not converge.")
+        notes.append(f"{stopped} of {len(predictions)} models did not converge.")
     scores = _distances([point["real"] - point["synthetic"] for point in points if point["plotted"]])
     return Result(scores=scores, settings=settings, details={"points": points}, notes=tuple(notes))
 

@@ -161,8 +161,8 @@ class Scorecard(Summarized, Mapping[str, object]):
 
     def _shown_entries(self) -> list[Json]:
         """The key scores that were computed; if there are none, all that were."""
-        found = [entry for entry in self._content["metrics"] if not all(map(math.isnan, self._numbers(entry)[:-1]))]
-        return [entry for entry in found if entry.get("key_score")] or found
+        entries = [entry for entry in self._content["metrics"] if not all(map(math.isnan, self._numbers(entry)[:-1]))]
+        return [entry for entry in entries if entry.get("key_score")] or entries
 
     def _numbers(self, entry: Json) -> list[float]:
         """The score of each table, and that of real rows."""

@@ -108,13 +108,13 @@ class Layout:
         schema = Schema.draft(real.schema) if schema is None else schema
         tables = [_select_columns(real, schema, REAL_TABLE)]
         tables += [_select_columns(table, schema, "holdout") for table in others]
-        found = {c.name: _column_spec(c, [t.column(c.name) for t in tables]) for c in schema.modelled}
-        columns = tuple(spec for spec in found.values() if spec is not None)
+        specs = {c.name: _column_spec(c, [t.column(c.name) for t in tables]) for c in schema.modelled}
+        columns = tuple(spec for spec in specs.values() if spec is not None)
         if not columns:
             raise TableError(
                 "There is no column to evaluate: all are ids, free text or empty. Declare their kinds in a schema."
             )
-        excluded = [name for name, spec in found.items() if spec is None]
+        excluded = [name for name, spec in specs.items() if spec is None]
         return cls(columns, schema, tuple(_layout_notes(real, schema, columns, excluded, given=given)))
 
     @property

@@ -98,8 +98,8 @@ def rule_violations(
     is false, not one that a null leaves unknown. A rule about a column that a table lacks is listed as not checked.
     """
     tables = {"real": real_table, "synthetic": synthetic_table}
-    texts = {"rules": [rule.text for rule in rules], "conditions": list(conditions)}
-    settings = {**{f"{name}_rows": table.num_rows for name, table in tables.items()}, **texts}
+    named = {"rules": [rule.text for rule in rules], "conditions": list(conditions)}
+    settings = {**{f"{name}_rows": table.num_rows for name, table in tables.items()}, **named}
     if not rules and not conditions:
         return no_scores("constraints", "There is no rule to check.", Status.MISSING_INPUT, settings)
     found = [
@@ -189,13 +189,13 @@ def closest_record(
     asked = {"synthetic": synthetic, "holdout": holdout}
     features = searched.features() if distances else None
     known = fingerprints(real)
-    found = {name: _closeness(known, features, t, max_rows, seed) for name, t in asked.items() if t is not None}
-    found["independent"] = {"exact_copies": float(np.isin(fingerprints(_shuffle_columns(real, seed)), known).mean())}
+    by_table = {name: _closeness(known, features, t, max_rows, seed) for name, t in asked.items() if t is not None}
+    by_table["independent"] = {"exact_copies": float(np.isin(fingerprints(_shuffle_columns(real, seed)), known).mean())}
     skipped = Score.none("Distances were skipped; only copies were counted.", Status.SKIPPED)
     return Result(
         scores={
-            "dcr_ratio": _ratio(found["synthetic"], found.get("holdout")) if distances else skipped,
-            "exact_copies": Score(found["synthetic"]["exact_copies"]),
+            "dcr_ratio": _ratio(by_table["synthetic"], by_table.get("holdout")) if distances else skipped,
+            "exact_copies": Score(by_table["synthetic"]["exact_copies"]),
         },
         settings={
             **row_counts(real, synthetic),
@@ -207,7 +207,7 @@ def closest_record(
             "synthetic_rows_asked": min(max_rows, synthetic.num_rows),
             "holdout_rows_asked": None if holdout is None else min(max_rows, holdout.num_rows),
         },
-        details=found,
+        details=by_table,
         notes=(NOT_PRIVACY,),
     )
 
@@ -288,12 +288,12 @@ def rows_without(real: pa.Table, holdout: pa.Table) -> np.ndarray | None:
 
 def unmatched_rows(known: np.ndarray, asked: np.ndarray) -> np.ndarray | None:
     """The rows left when each of the `asked` keys is removed once; None if too few of these are among them."""
-    found, counts = np.unique(asked, return_counts=True)
+    distinct, counts = np.unique(asked, return_counts=True)
     order = np.argsort(known, kind="stable")
     ordered = known[order]
     rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # 0 for the first of its twins
-    at = np.minimum(np.searchsorted(found, ordered), len(found) - 1)
-    taken = (found[at] == ordered) & (rank < counts[at])
+    at = np.minimum(np.searchsorted(distinct, ordered), len(distinct) - 1)
+    taken = (distinct[at] == ordered) & (rank < counts[at])
     return np.sort(order[~taken]) if taken.sum() >= PART_OF * len(asked) else None
 
 
@@ -303,8 +303,8 @@ def _row_keys(*tables: pa.Table) -> list[np.ndarray]:
     codes: list[list[np.ndarray]] = [[] for _ in tables]
     sizes = []
     for name in names:
-        texts = pa.chunked_array([part for table in tables for part in table.column(name).cast(pa.string()).chunks])
-        indices = texts.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False) + 1
+        strings = pa.chunked_array([part for table in tables for part in table.column(name).cast(pa.string()).chunks])
+        indices = strings.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False) + 1
         sizes.append(int(indices.max(initial=0)) + 1)
         for each, part in zip(codes, np.split(indices, np.cumsum([t.num_rows for t in tables])[:-1]), strict=True):
             each.append(part)

@@ -57,14 +57,14 @@ def graph_columns(column: str, max_nodes: int) -> dict[str, dict[str, object]]:
 def to_columns(table: AnyFrame, column: str, max_nodes: int, *, relabel: bool = False) -> AnyFrame:
     """The table with the graphs in `column` replaced by the columns of `graph_columns`. Row by row, by public rules.
 
-    Parts of a text that cannot be read, or that name a node of number `max_nodes` or more, are left out, as are loops;
-    repeated edges count once. A null stays null. Up to 12 nodes there is a column for each possible edge: with
+    Parts of a string that cannot be read, or that name a node of number `max_nodes` or more, are left out, as are
+    loops; repeated edges count once. A null stays null. Up to 12 nodes there is a column for each possible edge: with
     `relabel`, nodes are first numbered by descending degree, for graphs whose node numbers carry no meaning. Up to 50
     nodes, the columns are the degrees, descending, and the numbers of triangles and squares; node numbers are lost.
     """
     declared = graph_columns(column, max_nodes)
-    arrow, texts = _take_column(table, column)
-    graphs = [None if text is None else read_graph_text(text, max_nodes) for text in texts]
+    arrow, strings = _take_column(table, column)
+    graphs = [None if text is None else read_graph_text(text, max_nodes) for text in strings]
     if relabel:
         graphs = [None if graph is None else _relabel(graph) for graph in graphs]
     values = [_encode(graph, max_nodes) for graph in graphs]
@@ -98,17 +98,17 @@ def from_columns(table: AnyFrame, column: str, max_nodes: int, *, seed: int | No
             )
     rows = zip(*(arrow.column(name).to_pylist() for name in names), strict=True)
     decoded = (_decode(row, max_nodes, generator) for row in rows)
-    texts = [None if graph is None else write_graph_text(graph) for graph in decoded]
+    strings = [None if graph is None else write_graph_text(graph) for graph in decoded]
     first = arrow.column_names.index(names[0])
     kept = arrow.drop_columns(names)
-    return _as_given(kept.add_column(min(first, kept.num_columns), column, pa.array(texts, pa.string())), table)
+    return _as_given(kept.add_column(min(first, kept.num_columns), column, pa.array(strings, pa.string())), table)
 
 
 # ---------------------------------------------------------------------------------------------------------------- text
 
 
 def read_graph_text(text: str, max_nodes: int) -> SmallGraph:
-    """The graph of a text; what cannot be read is left out."""
+    """The graph that a string describes; what cannot be read is left out."""
     nodes: set[int] = set()
     edges: set[tuple[int, int]] = set()
     for part in text.split(";"):

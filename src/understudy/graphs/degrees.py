@@ -13,9 +13,9 @@ def restore_degrees(
     *,
     tails_stddev: float,
     total: int,
-    most: int,
+    max_degree: int,
 ) -> Int64[np.ndarray, " nodes"]:
-    """Ascending whole degrees, with sum `total` and none above `most`, from two noisy descriptions of them.
+    """Ascending whole degrees, with sum `total` and none above `max_degree`, from two noisy descriptions of them.
 
     Sorted degrees and counts of degrees of at least 1, 2, ... both get the nearest monotone sequence (isotonic
     regression, as in Hay et al. 2009). The first are accurate where few nodes share a degree, the second where many do,
@@ -28,7 +28,7 @@ def restore_degrees(
     few = min(max(_num_spread_out(descending), math.ceil(2 * tails_stddev), 1), num_nodes)
     spliced = np.concatenate([descending[:few], np.minimum(by_tails[few:], descending[few - 1])])
     ascending = optimize.isotonic_regression(spliced[::-1].astype(float)).x
-    return round_to_total(fit_total(ascending, total, most), min(total, most * len(ascending)))
+    return round_to_total(fit_total(ascending, total, max_degree), min(total, max_degree * len(ascending)))
 
 
 def _monotone_tails(noisy: Float[np.ndarray, " degrees"], num_nodes: int) -> Float[np.ndarray, " degrees"]:
@@ -48,16 +48,16 @@ def _num_spread_out(descending: Float[np.ndarray, " nodes"]) -> int:
     return int(apart[-1]) if len(apart) else 0
 
 
-def fit_total(values: Float[np.ndarray, " nodes"], total: float, most: float) -> Float[np.ndarray, " nodes"]:
-    """The nearest values within 0 to `most` that have this sum (or, if none has, the nearest sum): all are shifted by
-    one number, then clipped."""
+def fit_total(values: Float[np.ndarray, " nodes"], total: float, max_value: float) -> Float[np.ndarray, " nodes"]:
+    """The nearest values within 0 to `max_value` that have this sum (or, if none has, the nearest sum): all are shifted
+    by one number, then clipped."""
     if not len(values):
         return values
-    low, high = -float(values.max()), most - float(values.min())
+    low, high = -float(values.max()), max_value - float(values.min())
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if np.clip(values + middle, 0, most).sum() < total else (low, middle)
-    return np.clip(values + high, 0, most)
+        low, high = (middle, high) if np.clip(values + middle, 0, max_value).sum() < total else (low, middle)
+    return np.clip(values + high, 0, max_value)
 
 
 def round_to_total(values: Float[np.ndarray, " nodes"], total: int) -> Int64[np.ndarray, " nodes"]:

@@ -239,14 +239,14 @@ def _plan(schema: GraphSchema, unit: GraphUnit, budget: Budget) -> Plan:
 def _plan_edge_level(schema: GraphSchema, budget: Budget) -> Plan:
     """Two queries on degrees and one on edge counts, with fixed fractions of rho."""
     fraction = COUNTS_FRACTION if schema.blocks is None else BLOCK_COUNTS_FRACTION
-    each = (1 - fraction) / 2
-    noise = budget.calibrate(lambda noise: [Gaussian(noise / math.sqrt(part)) for part in (each, each, fraction)])
+    other = (1 - fraction) / 2
+    noise = budget.calibrate(lambda noise: [Gaussian(noise / math.sqrt(part)) for part in (other, other, fraction)])
     within = "" if schema.blocks is None else " within each block"
     whats = {
-        "degrees": (f"degrees of {schema.num_nodes:,} nodes, sorted{within} (L2 sensitivity sqrt(2))", each),
+        "degrees": (f"degrees of {schema.num_nodes:,} nodes, sorted{within} (L2 sensitivity sqrt(2))", other),
         "degree_tails": (
             f"number of nodes of degree at least 1, ..., {_num_tails(schema):,}{within} (L2 sensitivity 2)",
-            each,
+            other,
         ),
         "block_counts": (_counts_text(schema), fraction),
     }
@@ -264,10 +264,10 @@ def _counts_text(schema: GraphSchema) -> str:
 
 
 def _num_tails(schema: GraphSchema) -> int:
-    return min(_most_degree(schema), MAX_TAILS)
+    return min(_max_degree(schema), MAX_TAILS)
 
 
-def _most_degree(schema: GraphSchema) -> int:
+def _max_degree(schema: GraphSchema) -> int:
     return schema.max_degree if schema.max_degree is not None else max(schema.num_nodes - 1, 1)
 
 
@@ -313,7 +313,7 @@ def _restore(
     parts = np.split(degrees, np.cumsum(sizes)[:-1])
     restored = np.concatenate(
         [
-            restore_degrees(part, tail, tails_stddev=tails_stddev, total=int(total), most=_most_degree(schema))
+            restore_degrees(part, tail, tails_stddev=tails_stddev, total=int(total), max_degree=_max_degree(schema))
             for part, tail, total in zip(parts, tails, totals, strict=True)
         ]
     )

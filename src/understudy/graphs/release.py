@@ -18,7 +18,7 @@ from jaxtyping import Int64
 
 from understudy._version import install_advice
 from understudy.errors import ConfigError
-from understudy.graphs.sampler import sample_edges
+from understudy.graphs.random_graphs import sample_edges
 from understudy.graphs.schema import GraphSchema
 from understudy.privacy.accounting.ledger import PublicFacts, Statement
 from understudy.privacy.mechanisms.graph import GraphUnit

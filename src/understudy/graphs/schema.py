@@ -160,7 +160,7 @@ class GraphSchema:
                 key="directed",
             )
         keys = {key: graph[key] for key in GRAPH_KEYS if key in graph and key not in ("directed", "drop")}
-        keys["drop"] = _texts(graph.get("drop", []), "[graph] drop")
+        keys["drop"] = _strings(graph.get("drop", []), "[graph] drop")
         names, blocks = _read_nodes(nodes, folder)
         return cls(nodes=names, blocks=blocks, **keys)
 
@@ -267,15 +267,15 @@ def _read_nodes(keys: Mapping[str, object], folder: Path | None) -> tuple[tuple[
         if key in keys and not (key == "first" and given == ["count"]):
             raise SchemaError(f"[nodes] {key} has no meaning with {given[0]}. Remove it.", key=key)
     block = keys.get("block")
-    blocks = None if block is None else _texts(block, "[nodes] block")
+    blocks = None if block is None else _strings(block, "[nodes] block")
     if given == ["list"]:
-        return _texts(keys["list"], "[nodes] list"), blocks
+        return _strings(keys["list"], "[nodes] list"), blocks
     # `__post_init__` checks the types of what a file has.
     counted = GraphSchema.of_count(keys["count"], first=keys.get("first", 0))  # type: ignore[arg-type]
     return counted.nodes, blocks
 
 
-def _texts(values: object, key: str) -> tuple[str, ...]:
+def _strings(values: object, key: str) -> tuple[str, ...]:
     if not isinstance(values, Iterable) or isinstance(values, str) or not all(isinstance(v, str | int) for v in values):
         raise SchemaError(f"{key} must be a list of strings or whole numbers.", key=key.split()[-1])
     return tuple(map(str, values))

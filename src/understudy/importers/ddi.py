@@ -33,7 +33,7 @@ def is_ddi(text: str) -> bool:
 
 def read_ddi(text: str, draft: Draft) -> None:
     root = _parse(text)
-    variables = [each for section in _children(root, "dataDscr") for each in _children(section, "var")]
+    variables = [variable for section in _children(root, "dataDscr") for variable in _children(section, "var")]
     if not variables:
         raise SchemaError("The code book describes no variables (dataDscr/var). Export it with its variables.")
     for variable in _of_chosen_file(root, variables, draft):
@@ -80,16 +80,16 @@ def _child_text(element: _Element, tag: str) -> str:
 
 def _of_chosen_file(root: _Element, variables: Sequence[_Element], draft: Draft) -> list[_Element]:
     """The variables of one data file, if the code book describes several."""
-    used = {each.get("files", "") for each in variables}
+    used = {element.get("files", "") for element in variables}
     if len(used) < 2:
         return list(variables)
     names = {}
     for described in _children(root, "fileDscr"):
-        title = next((_child_text(each, "fileName") for each in _children(described, "fileTxt")), "")
+        title = next((_child_text(element, "fileName") for element in _children(described, "fileTxt")), "")
         names[described.get("ID", "")] = title or described.get("ID", "")
-    titles = {files: " ".join(names.get(each, each) for each in files.split()) for files in used}
-    chosen = draft.choose_table(dict.fromkeys(titles[each.get("files", "")] for each in variables))
-    return [each for each in variables if titles[each.get("files", "")] == chosen]
+    titles = {files: " ".join(names.get(file, file) for file in files.split()) for files in used}
+    chosen = draft.choose_table(dict.fromkeys(titles[element.get("files", "")] for element in variables))
+    return [element for element in variables if titles[element.get("files", "")] == chosen]
 
 
 # ----------------------------------------------------------------------------------------------------------- variables
@@ -218,20 +218,20 @@ class _Range(NamedTuple):
 
 def _ranges(name: str, variable: _Element, tag: str) -> list[_Range]:
     """The ranges of valid or of invalid values; a single value is a range of its own."""
-    found = []
+    ranges = []
     for section in _children(variable, tag):
         for item in _children(section, "item"):
             value = item.get("VALUE", "")
-            found.append(_Range(value, value, False, False))
+            ranges.append(_Range(value, value, False, False))
         for item in _children(section, "range"):
             lower, upper = item.get("min", item.get("minExclusive", "")), item.get("max", item.get("maxExclusive", ""))
-            found.append(_Range(lower, upper, "minExclusive" in item.attrib, "maxExclusive" in item.attrib))
-    for each in found:
-        lower_end, upper_end = to_number(each.lower), to_number(each.upper)
+            ranges.append(_Range(lower, upper, "minExclusive" in item.attrib, "maxExclusive" in item.attrib))
+    for interval in ranges:
+        lower_end, upper_end = to_number(interval.lower), to_number(interval.upper)
         if lower_end is not None and upper_end is not None and lower_end > upper_end:
-            said = f"the lower limit {each.lower} of {tag} is above the upper limit {each.upper}"
+            said = f"the lower limit {interval.lower} of {tag} is above the upper limit {interval.upper}"
             raise column_error(name, f"{said}. Correct the file.")
-    return found
+    return ranges
 
 
 def _declare_ranges(name: str, ranges: Sequence[_Range], draft: Draft, *, numeric: bool) -> None:
@@ -243,8 +243,8 @@ def _declare_ranges(name: str, ranges: Sequence[_Range], draft: Draft, *, numeri
         draft.leave_out(what, "a list of strings has no range")
         return
     key = (lambda text: to_number(text) or 0) if numeric else str
-    lowers = sorted((each for each in ranges if each.lower), key=lambda each: key(each.lower))
-    uppers = sorted((each for each in ranges if each.upper), key=lambda each: key(each.upper))
+    lowers = sorted((interval for interval in ranges if interval.lower), key=lambda interval: key(interval.lower))
+    uppers = sorted((interval for interval in ranges if interval.upper), key=lambda interval: key(interval.upper))
     if len(lowers) == len(ranges):
         draft.limit(name, ">" if lowers[0].lower_is_strict else ">=", _number(lowers[0].lower), what)
     if len(uppers) == len(ranges):
@@ -256,22 +256,22 @@ def _declare_ranges(name: str, ranges: Sequence[_Range], draft: Draft, *, numeri
 def _invalid(name: str, variable: _Element, draft: Draft) -> list[str]:
     """The values in invalrng. A short range of integers is listed."""
     values = []
-    for each in _ranges(name, variable, "invalrng"):
-        if each.lower == each.upper:
-            values.append(each.lower)
+    for interval in _ranges(name, variable, "invalrng"):
+        if interval.lower == interval.upper:
+            values.append(interval.lower)
             continue
-        whole = all(re.fullmatch(r"-?\d{1,18}", text) for text in (each.lower, each.upper))
-        if whole and int(each.upper) - int(each.lower) < _MAX_LISTED:
-            values += [str(value) for value in range(int(each.lower), int(each.upper) + 1)]
+        whole = all(re.fullmatch(r"-?\d{1,18}", text) for text in (interval.lower, interval.upper))
+        if whole and int(interval.upper) - int(interval.lower) < _MAX_LISTED:
+            values += [str(value) for value in range(int(interval.lower), int(interval.upper) + 1)]
         else:
-            what = of_column(f"invalrng {each.lower} to {each.upper}", name)
+            what = of_column(f"invalrng {interval.lower} to {interval.upper}", name)
             draft.leave_out(what, "missing values are listed singly")
     return [value for value in values if value]
 
 
 def _is_within(text: str, ranges: Sequence[_Range]) -> bool:
     value = float(text)
-    ends = [(to_number(each.lower), to_number(each.upper)) for each in ranges]
+    ends = [(to_number(interval.lower), to_number(interval.upper)) for interval in ranges]
     return any((low is None or value >= low) and (high is None or value <= high) for low, high in ends)
 
 

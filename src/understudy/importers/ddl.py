@@ -248,9 +248,9 @@ def _definitions(text: str) -> list[list[_Token]]:
         tokens = _tokens(text, escapes=escapes)
         if _UNFINISHED not in tokens:
             # Split at every semicolon: a parenthesis that is not closed must not hide the next statement.
-            found = [statement for statement in _split(tokens, ";", anywhere=True) if _defines(statement)]
-            if found not in readings:
-                readings.append(found)
+            definitions = [statement for statement in _split(tokens, ";", anywhere=True) if _defines(statement)]
+            if definitions not in readings:
+                readings.append(definitions)
     if not readings:
         raise SchemaError("A string or the rows of a COPY have no end. Close them, or remove the rows from the script.")
     if len(readings) > 1:
@@ -504,8 +504,8 @@ def _header(path: str) -> list[str]:
 def _declare_listed(name: str, values: Sequence[object], what: str, draft: Draft, *, is_key: bool) -> None:
     """Values of a lookup table as categories. Numbers stay numbers unless they are a key."""
     kind = draft.kind(name)
-    texts = [str(value) for value in dict.fromkeys(values) if value not in (None, "")]
-    if is_key and kind == "integer" and all(re.fullmatch(r"[-+]?\d{1,18}", text) for text in texts):
-        draft.choices(name, [int(text) for text in texts], what)
+    strings = [str(value) for value in dict.fromkeys(values) if value not in (None, "")]
+    if is_key and kind == "integer" and all(re.fullmatch(r"[-+]?\d{1,18}", text) for text in strings):
+        draft.choices(name, [int(text) for text in strings], what)
     elif kind == "categorical":
-        draft.choices(name, texts, what)
+        draft.choices(name, strings, what)

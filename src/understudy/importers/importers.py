@@ -88,12 +88,12 @@ def _smartnoise_tables(content: Entry, depth: int = 3) -> dict[str, Entry]:
     sections = entries(content)
     if any(_smartnoise_kind(entry) is not None for entry in sections.values()):
         return {"": content}
-    found: dict[str, Entry] = {}
+    tables: dict[str, Entry] = {}
     if depth > 0:
         for name, section in sections.items():
             for inner, table in _smartnoise_tables(section, depth - 1).items():
-                found[f"{name}.{inner}".strip(".")] = table
-    return found
+                tables[f"{name}.{inner}".strip(".")] = table
+    return tables
 
 
 def _smartnoise_kind(entry: Entry) -> str | None:

@@ -127,24 +127,24 @@ def _declare_field(field: Mapping[str, str], draft: Draft, *, is_record_id: bool
     names = [name]
     if type_name == "checkbox":
         names = [f"{name}___{re.sub(r'[^a-z0-9_]', '_', code.lower())}" for code, _ in _choices(field)]  # as exported
-    for each in names:
+    for column in names:
         if field["label"]:
-            draft.comment(each, f'"{_shortened(field["label"])}"')
+            draft.comment(column, f'"{_shortened(field["label"])}"')
     if is_record_id:
         draft.declare(Column(name=name, kind="id"))
     elif field["identifier"] in ("y", "yes"):
-        for each in names:
-            draft.declare(Column(name=each, kind="text", drop=True))
+        for column in names:
+            draft.declare(Column(name=column, kind="text", drop=True))
         draft.leave_out(of_column("the values", name), "REDCap marks it as an identifier, so it is dropped")
     elif type_name == "checkbox":
-        for each, (_, label) in zip(names, _choices(field), strict=True):
-            draft.declare(Column(name=each, kind="boolean", format=_YES_NO))
-            draft.comment(each, f"checked: {label}" if label else "checked")
+        for column, (_, label) in zip(names, _choices(field), strict=True):
+            draft.declare(Column(name=column, kind="boolean", format=_YES_NO))
+            draft.comment(column, f"checked: {label}" if label else "checked")
     else:
         _declare_one(field, draft)
     if field["branching"]:
-        for each in names:
-            draft.comment(each, f"shown only if {_shortened(field['branching'])}")
+        for column in names:
+            draft.comment(column, f"shown only if {_shortened(field['branching'])}")
 
 
 def _declare_one(field: Mapping[str, str], draft: Draft) -> None:
@@ -228,11 +228,11 @@ def _limit(text: str, validation: str) -> str | float | int | None:
 
 def _check_default(field: Mapping[str, str], draft: Draft, *, integers: bool) -> None:
     """The action tag @DEFAULT='...' must name a value that the field can have."""
-    found = re.search(r"@DEFAULT\s*=\s*(['\"])(.*?)\1", field["annotation"])
-    if found is None or "[" in found[2]:
+    match = re.search(r"@DEFAULT\s*=\s*(['\"])(.*?)\1", field["annotation"])
+    if match is None or "[" in match[2]:
         return
-    is_integer = integers and re.fullmatch(r"-?\d{1,18}", found[2])
-    draft.default(field["name"], int(found[2]) if is_integer else found[2])
+    is_integer = integers and re.fullmatch(r"-?\d{1,18}", match[2])
+    draft.default(field["name"], int(match[2]) if is_integer else match[2])
 
 
 def _choices(field: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -431,10 +431,10 @@ class Linear(Columns):
     def _solved(self, moments: Moments, absent: np.ndarray) -> Float[np.ndarray, " inputs"]:
         """Eigenvalues below zero are noise; above, they get the ridge on top."""
         values, vectors = np.linalg.eigh(moments.gram)
-        held = np.maximum(values, 0.0) + self.ridge * _noise_norm(moments.gram_stddev, absent)
+        kept = np.maximum(values, 0.0) + self.ridge * _noise_norm(moments.gram_stddev, absent)
         # Columns that sum to the intercept: without noise they are one.
-        held = held + 1e-9 * max(float(values[-1]), 1.0)
-        return vectors @ ((vectors.T @ moments.cross) / held)
+        kept = kept + 1e-9 * max(float(values[-1]), 1.0)
+        return vectors @ ((vectors.T @ moments.cross) / kept)
 
 
 def _noise_norm(stddev: float, absent: np.ndarray) -> float:

@@ -21,7 +21,7 @@ def estimator(learner: "type[methods.Learner] | None" = None, name: str = "") ->
     """Gives a class the parameters that it annotates and, after them, the settings of a learner.
 
     `__init__` is that of a dataclass: it assigns its keyword arguments, as scikit-learn requires. Types, defaults and
-    texts of the settings are those of the learner's dataclass.
+    descriptions of the settings are those of the learner's dataclass.
     """
 
     def generate(cls: type[E]) -> type[E]:
@@ -50,28 +50,28 @@ def _accept_sequences(hint: Hint) -> Hint:
 
 def _describe_parameters(cls: type, learner: type) -> str:
     """The section "Parameters" of a docstring, in NumPy's format. A text may stand in another learner's class."""
-    texts: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for kind in (*reversed(typing.get_args(methods.Learner)), learner, cls):
         for base in reversed(kind.__mro__):
-            texts |= _field_texts(base)
+            descriptions |= _field_strings(base)
     lines = ["Parameters", "----------"]
     for name, parameter in inspect.signature(cls).parameters.items():
         lines.append(f"{name} : default {parameter.default!r}")
-        lines += [f"    {line}" for line in texts.get(name, "").splitlines()]
+        lines += [f"    {line}" for line in descriptions.get(name, "").splitlines()]
     return "\n".join(lines)
 
 
 @functools.cache
-def _field_texts(cls: type) -> dict[str, str]:
+def _field_strings(cls: type) -> dict[str, str]:
     """The string under each annotated field of a class of ours; none where there is no source file."""
-    texts: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     try:
         source = inspect.getsource(cls) if cls.__module__.startswith("understudy.") else ""
     except (OSError, TypeError):
-        return texts
+        return descriptions
     for node in ast.parse(source).body:
         for field, text in itertools.pairwise(node.body if isinstance(node, ast.ClassDef) else ()):
             match field, text:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
-                    texts[name] = inspect.cleandoc(docstring)
-    return texts
+                    descriptions[name] = inspect.cleandoc(docstring)
+    return descriptions

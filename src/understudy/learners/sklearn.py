@@ -431,10 +431,10 @@ class PrivateRegression(RegressorMixin, Estimator):
         column = self._target_codec()
         assert isinstance(self.model_, Regression)
         assert isinstance(column, NumericCodec)
-        grid, found = column.histogram.grid, self.model_.predict(codes, positions)
+        grid, predicted = column.histogram.grid, self.model_.predict(codes, positions)
         if grid.integral:  # an integer is the middle of an interval of length one
-            return float(grid.lower) - 0.5 + found * (float(grid.upper) - float(grid.lower) + 1)
-        return grid.lower * (1 - found) + grid.upper * found
+            return float(grid.lower) - 0.5 + predicted * (float(grid.upper) - float(grid.lower) + 1)
+        return grid.lower * (1 - predicted) + grid.upper * predicted
 
     def score(self, X: Data, y: Data = None, sample_weight: Data = None) -> float:
         """R squared. It reads true labels: on private rows it is outside the guarantee."""

@@ -72,7 +72,7 @@ class SizeLimit:
 
 
 def choose(
-    candidates: Candidates, limit: SizeLimit, *, total_need: float, precision: float, most: int, forest: bool
+    candidates: Candidates, limit: SizeLimit, *, total_need: float, precision: float, max_chosen: int, forest: bool
 ) -> list[int]:
     """The indices of candidates by expected gain, until no gain is positive.
 
@@ -85,7 +85,7 @@ def choose(
     is_open = np.ones(len(candidates.cliques), dtype=bool)
     connected = DisjointSet({name for clique in candidates.cliques for name in clique})
     chosen: list[int] = []
-    while len(chosen) < min(most, len(candidates.cliques)):
+    while len(chosen) < min(max_chosen, len(candidates.cliques)):
         more_noise = expected_error(total_need + need, precision) - expected_error(total_need, precision)
         gain = candidates.weights * candidates.errors - more_noise
         order = np.where(is_open & (gain > 0), gain / np.sqrt(need), -np.inf)

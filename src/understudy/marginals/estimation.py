@@ -112,7 +112,7 @@ def estimate(
             one_way_counts = {c: np.exp(t - t.max()) for c, t in reference.items()}
             expected = independent_counts(domain, larger, one_way_counts, total)
         by_clique = dict(zip(larger, expected, strict=True))
-        pulls = cell_pulls(pooled, by_clique, least=fitting.entropy, prior_variance=fitting.prior_variance)
+        pulls = cell_pulls(pooled, by_clique, min_pull=fitting.entropy, prior_variance=fitting.prior_variance)
     for _ in range(1 if fitting.entropy else PROXIMAL_STEPS):
         joint = _Goal(domain, pooled, reference, total, fitting.entropy or PROXIMAL_ENTROPY, pulls, zeros)
         reference = potentials = joint.minimise(potentials, fitting.iterations, fitting.tolerance)

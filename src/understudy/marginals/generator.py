@@ -190,10 +190,10 @@ def cut_into_tiles(domain: Domain, measurements: Sequence[Measurement], total: f
     height, width = (min(most, max(domain.sizes)) for most in MAX_TILE)
     cells = sum(measurement.noisy_counts.size for measurement in measurements)
     further = max([1, *(len(measurement.clique) - 2 for measurement in measurements)])
-    found = [tile for each in measurements for tile in _cut(domain, each, (height, width), further)]
-    padding = 2 ** math.ceil(math.log2(max(FEWEST_TILES, len(found)))) - len(found)
+    tiles = [tile for each in measurements for tile in _cut(domain, each, (height, width), further)]
+    padding = 2 ** math.ceil(math.log2(max(FEWEST_TILES, len(tiles)))) - len(tiles)
     empty = _Tile(0, 0, (0,) * further, np.zeros((height, width)), np.zeros((height, width)))
-    down, across, within, noisy, weights = zip(*found, *[empty] * padding, strict=True)
+    down, across, within, noisy, weights = zip(*tiles, *[empty] * padding, strict=True)
     return Tiles(
         down=jnp.asarray(down, jnp.int32),
         across=jnp.asarray(across, jnp.int32),
@@ -275,11 +275,11 @@ def _init_state(
 
 def _log_probabilities(name: str, domain: Domain, measurements: Sequence[Measurement]) -> np.ndarray:
     """By the measurements of this column alone; counts below their noise are raised to it."""
-    found = [(each.noisy_counts, np.square(each.stddev)) for each in measurements if each.clique == (name,)]
-    if not found:
+    measured = [(each.noisy_counts, np.square(each.stddev)) for each in measurements if each.clique == (name,)]
+    if not measured:
         return np.zeros(domain.shape((name,)))
-    precision = sum(1 / np.maximum(variance, MIN_VARIANCE) for _, variance in found)
-    counts = sum(counts / np.maximum(variance, MIN_VARIANCE) for counts, variance in found) / precision
+    precision = sum(1 / np.maximum(variance, MIN_VARIANCE) for _, variance in measured)
+    counts = sum(counts / np.maximum(variance, MIN_VARIANCE) for counts, variance in measured) / precision
     counts = np.maximum(counts, 0.5 * precision**-0.5)
     return np.log(counts / counts.sum())
 

@@ -35,14 +35,14 @@ class Pooled(NamedTuple):
 
 
 def cell_pulls(
-    pooled: Mapping[Clique, Pooled], expected: Mapping[Clique, Table], *, least: float, prior_variance: float
+    pooled: Mapping[Clique, Pooled], expected: Mapping[Clique, Table], *, min_pull: float, prior_variance: float
 ) -> dict[Clique, Table]:
     """The pull on each cell of every marginal of two columns or more; `expected`: their counts under independence."""
     pulls = {}
     for clique, under_independence in expected.items():
         counts, variance = pooled[clique]
         count = np.maximum(np.maximum(under_independence, counts - CLEAR * np.sqrt(variance)), MIN_COUNT)
-        pulls[clique] = np.maximum(least, 1 / (prior_variance * count))
+        pulls[clique] = np.maximum(min_pull, 1 / (prior_variance * count))
     return pulls
 
 

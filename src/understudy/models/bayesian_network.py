@@ -53,8 +53,8 @@ class BayesianNetwork:
             context = np.zeros(num_rows, dtype=np.int64)
             for parent in self.parents[column]:
                 context = context * self.sizes[parent] + codes[:, parent]
-            own = [mask for mask in masks if mask.place == place]
-            possible = possible_codes(own, codes[:, self.order]) if own else None
+            masks_here = [mask for mask in masks if mask.place == place]
+            possible = possible_codes(masks_here, codes[:, self.order]) if masks_here else None
             codes[:, column] = _draw(table, context, possible, generator)
         return Sample(codes, None)
 

@@ -155,8 +155,8 @@ class PosteriorModel:
     def _generate(self, num_rows: int, key: PRNGKeyArray) -> Sample:
         # A batch has as many rows of each generator, in random order: any first rows of it are a fair sample.
         stacked, count = self.stacked, self.num_generators
-        each, as_codes = math.ceil(BATCH_SIZE / count), stacked.layout is None
-        fixed = (stacked.blocks, stacked.masks, stacked.latent, each, as_codes, count)
+        per_network, as_codes = math.ceil(BATCH_SIZE / count), stacked.layout is None
+        fixed = (stacked.blocks, stacked.masks, stacked.latent, per_network, as_codes, count)
         made = (_generate_by_all(stacked.generator, *fixed, k)[:BATCH_SIZE] for k in batch_keys(key, num_rows))
         return concatenate([stacked.decode(batch) for batch in made], num_rows)
 
@@ -221,8 +221,8 @@ def _generate_by_all(
     """`each` rows of every generator, in random order: codes of each block, or features."""
     member_key, order_key = jax.random.split(key)
 
-    def by_one(generator: GeneratorNetwork, own: PRNGKeyArray) -> Array:
-        latent_key, head_key = jax.random.split(own)
+    def by_one(generator: GeneratorNetwork, own_key: PRNGKeyArray) -> Array:
+        latent_key, head_key = jax.random.split(own_key)
         logits = jax.vmap(generator)(jax.random.normal(latent_key, (each, latent)))
         return (sample_codes if as_codes else sample_features)(logits, blocks, key=head_key, masks=masks)
 

@@ -45,10 +45,10 @@ def junction_tree(domain: Domain, cliques: Iterable[Clique]) -> JunctionTree:
     neighbours = _adjacency(domain, cliques)
     edges = [(u, v) for v, bits in enumerate(neighbours) for u in range(v) if bits >> u & 1]
     if _is_tree(len(neighbours), edges):
-        found = [1 << v | 1 << u for u, v in edges]
+        edge_masks = [1 << v | 1 << u for u, v in edges]
     else:
-        found = _eliminate(domain.sizes, neighbours)
-    names = sorted(tuple(name for i, name in enumerate(domain.names) if bits >> i & 1) for bits in found)
+        edge_masks = _eliminate(domain.sizes, neighbours)
+    names = sorted(tuple(name for i, name in enumerate(domain.names) if bits >> i & 1) for bits in edge_masks)
     return _orient(domain, names, _spanning_tree(names))
 
 
@@ -311,12 +311,12 @@ class MarginalQuery:
 
     def _nearest_node(self, asked: Axes) -> int:
         """A node with the largest number of the queried columns, as close to the others as possible."""
-        held = [len(set(asked) & set(node)) for node in self._nodes]
-        best = max(held)
+        num_shared = [len(set(asked) & set(node)) for node in self._nodes]
+        best = max(num_shared)
         if best == len(asked):
-            homes = [i for i, h in enumerate(held) if h == best]
+            homes = [i for i, h in enumerate(num_shared) if h == best]
             return min(homes, key=lambda i: self._beliefs[i].size)
-        at, before = held.index(best), -1
+        at, before = num_shared.index(best), -1
         while True:
             missing = set(asked) - set(self._nodes[at])
             here = set(asked) & set(self._nodes[at])

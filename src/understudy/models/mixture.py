@@ -79,12 +79,12 @@ class MixtureOfProducts:
 
     @classmethod
     def from_arrays(cls, structure: Structure, arrays: Arrays) -> "MixtureOfProducts":
-        names, sizes, found = tuple(structure["names"]), tuple(structure["sizes"]), arrays["probabilities"]
-        if found.ndim != 2 or not len(found) or found.shape[1] != sum(sizes) or len(names) != len(sizes):
-            raise ValueError(f"probabilities of shape {found.shape} for columns of {sizes} codes")
-        if not (np.isfinite(found).all() and (found >= 0).all()):
+        names, sizes, weights = tuple(structure["names"]), tuple(structure["sizes"]), arrays["probabilities"]
+        if weights.ndim != 2 or not len(weights) or weights.shape[1] != sum(sizes) or len(names) != len(sizes):
+            raise ValueError(f"probabilities of shape {weights.shape} for columns of {sizes} codes")
+        if not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise ValueError("some probabilities are negative or not finite")
-        return cls(names, sizes, found)
+        return cls(names, sizes, weights)
 
 
 def _spread_components(

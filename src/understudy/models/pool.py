@@ -118,8 +118,8 @@ def draw_indices(
 ) -> Int[np.ndarray, " size"]:
     """Independent draws by weight, with replacement."""
     cumulative = np.cumsum(weights, dtype=np.float64)
-    found = np.searchsorted(cumulative, generator.random(size) * cumulative[-1], side="right")
-    return np.minimum(found, len(weights) - 1)
+    indices = np.searchsorted(cumulative, generator.random(size) * cumulative[-1], side="right")
+    return np.minimum(indices, len(weights) - 1)
 
 
 @register

@@ -199,11 +199,11 @@ class NaiveBayesModel(Classifier):
         at = self.inputs.column_indices(codes.shape[1])
         joint = np.tile(self.log_prior, (len(codes), 1))
         for column in self.inputs.columns:
-            own = codes[:, at[column.name]]
+            column_codes = codes[:, at[column.name]]
             if column.name in self.log_levels:
-                joint += self.log_levels[column.name][:, own].T
+                joint += self.log_levels[column.name][:, column_codes].T
                 continue
-            position = column.positions_of(own) if positions is None else positions[:, at[column.name]]
+            position = column.positions_of(column_codes) if positions is None else positions[:, at[column.name]]
             mean, variance = self.means[column.name], self.variances[column.name]
             number = np.clip(2 * position - 1, -1.0, 1.0)[:, None]
             logs = -0.5 * (np.log(2 * np.pi * variance) + (number - mean) ** 2 / variance)

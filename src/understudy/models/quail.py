@@ -66,10 +66,10 @@ class QuailModel:
         """Codes of the labels, and their positions where they are numbers."""
         positions = _fill_positions(learner, rows)
         if self.label == "argmax":
-            found = learner.predict(rows.codes, positions)
+            predicted = learner.predict(rows.codes, positions)
         else:
-            found = learner.sample(rows.codes, positions, key=key)
-        return (found, np.nan) if isinstance(learner, Classifier) else (learner.codes_of(found), found)
+            predicted = learner.sample(rows.codes, positions, key=key)
+        return (predicted, np.nan) if isinstance(learner, Classifier) else (learner.codes_of(predicted), predicted)
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         parts = {"inner": pack(self.inner)}

@@ -45,22 +45,22 @@ def propose_until(
         condition, met: the words for these in the error message.
     """
     accepted: list[Rows] = []
-    found = drawn = 0
+    num_met = drawn = 0
     limit, size = max(MIN_DRAWS, DRAWS_PER_ROW * num_rows), batch_size or num_rows
-    while found < num_rows:
+    while num_met < num_rows:
         # At this rate, all proposals that are allowed would yield less than half of the rows.
-        is_hopeless = drawn >= MIN_DRAWS and 2 * found * limit < num_rows * drawn
+        is_hopeless = drawn >= MIN_DRAWS and 2 * num_met * limit < num_rows * drawn
         if drawn >= limit or is_hopeless:
             raise TooRare(
-                f"Only {found} of {num_rows} rows {met} {condition} in {drawn:,} draws. "
-                f"{'Ask for fewer rows, or loosen' if found else 'Loosen'} {condition}."
+                f"Only {num_met} of {num_rows} rows {met} {condition} in {drawn:,} draws. "
+                f"{'Ask for fewer rows, or loosen' if num_met else 'Loosen'} {condition}."
             )
         key, batch_key = jax.random.split(key)
         size = min(size, limit - drawn)
         rows, count = propose(size, batch_key)
         accepted.append(rows)
-        found, drawn = found + count, drawn + size
-        expected = int(1.2 * (num_rows - found) * drawn / max(found, 1))
+        num_met, drawn = num_met + count, drawn + size
+        expected = int(1.2 * (num_rows - num_met) * drawn / max(num_met, 1))
         size = batch_size or min(max(expected, MIN_BATCH_SIZE), MAX_BATCH_SIZE)
     return accepted
 

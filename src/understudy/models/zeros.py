@@ -45,16 +45,16 @@ def masks_in_order(zeros: Sequence[StructuralZeros], places: Mapping[str, int]) 
     [(0, (), [True, False]), (1, (0,), [[True, False], [False, False]])]
     """
     waiting = [
-        _in_order(each, places)
-        for each in zeros
-        if each.possible.size <= MAX_CELLS and all(name in places for name in each.columns)
+        _in_order(table, places)
+        for table in zeros
+        if table.possible.size <= MAX_CELLS and all(name in places for name in table.columns)
     ]
     masks: list[Mask] = []
     for name in sorted(places, key=lambda name: places[name], reverse=True):
-        own = _merge([each for each in waiting if each.columns[-1] == name])
-        waiting = [each for each in waiting if each.columns[-1] != name]
-        masks += [Mask(tuple(places[given] for given in each.columns[:-1]), places[name], each) for each in own]
-        waiting += [each for each in _project(own, places) if each.num_impossible]
+        merged = _merge([table for table in waiting if table.columns[-1] == name])
+        waiting = [table for table in waiting if table.columns[-1] != name]
+        masks += [Mask(tuple(places[given] for given in table.columns[:-1]), places[name], table) for table in merged]
+        waiting += [table for table in _project(merged, places) if table.num_impossible]
     return tuple(sorted(masks, key=lambda mask: (mask.place, mask.given)))
 
 
@@ -81,9 +81,9 @@ def _merge(tables: Sequence[StructuralZeros]) -> list[StructuralZeros]:
     """One table for each set of columns."""
     merged: list[StructuralZeros] = []
     for columns, same in itertools.groupby(
-        sorted(tables, key=lambda each: each.columns), key=lambda each: each.columns
+        sorted(tables, key=lambda table: table.columns), key=lambda table: table.columns
     ):
-        possible = np.asarray(np.all([each.possible for each in same], axis=0))
+        possible = np.asarray(np.all([table.possible for table in same], axis=0))
         if possible.any():  # contradictory rules leave nothing to draw, so they mask nothing here
             merged.append(StructuralZeros(columns, possible))
     return merged
@@ -91,16 +91,16 @@ def _merge(tables: Sequence[StructuralZeros]) -> list[StructuralZeros]:
 
 def _project(tables: Sequence[StructuralZeros], places: Mapping[str, int]) -> list[StructuralZeros]:
     """Which codes of earlier columns leave the last column a code, all tables together if that is small enough."""
-    given = sorted({name for each in tables for name in each.columns[:-1]}, key=lambda name: places[name])
-    sizes = {name: size for each in tables for name, size in zip(each.columns, each.possible.shape, strict=True)}
+    given = sorted({name for table in tables for name in table.columns[:-1]}, key=lambda name: places[name])
+    sizes = {name: size for table in tables for name, size in zip(table.columns, table.possible.shape, strict=True)}
     if math.prod(sizes.values()) > MAX_CELLS:
-        return [found for each in tables if len(tables) > 1 for found in _project([each], places)]
+        return [projected for table in tables if len(tables) > 1 for projected in _project([table], places)]
     if not given:
         return []
     axes = {name: axis for axis, name in enumerate([*given, *(tables[0].columns[-1:])])}
     joint = np.ones([sizes[name] for name in axes], dtype=bool)
-    for each in tables:
-        joint &= each.possible.reshape([sizes[name] if name in each.columns else 1 for name in axes])
+    for table in tables:
+        joint &= table.possible.reshape([sizes[name] if name in table.columns else 1 for name in axes])
     possible = np.asarray(joint.any(axis=-1))
     return [StructuralZeros(tuple(given), possible)] if possible.any() else []
 
@@ -112,8 +112,8 @@ def pack_zeros(zeros: Sequence[StructuralZeros]) -> tuple[dict[str, object], dic
     """Entries of a model's structure and arrays; none without zeros."""
     if not zeros:
         return {}, {}
-    arrays = {f"possible_{number}": each.possible for number, each in enumerate(zeros)}
-    return {"zeros": [list(each.columns) for each in zeros]}, arrays
+    arrays = {f"possible_{number}": table.possible for number, table in enumerate(zeros)}
+    return {"zeros": [list(table.columns) for table in zeros]}, arrays
 
 
 def unpack_zeros(structure: Structure, arrays: Arrays) -> tuple[StructuralZeros, ...]:

@@ -76,16 +76,16 @@ def guarantee_for(
             return math.inf
         return wanted.stddev_in(made.expected)
 
-    epsilon, found = _smallest_epsilon(noise, limit)
-    if found <= limit:
+    epsilon, reached = _smallest_epsilon(noise, limit)
+    if reached <= limit:
         return Guarantee(epsilon, delta)
     called = method if isinstance(method, str) else name_of(method)
-    if math.isinf(found):
+    if math.isinf(reached):
         raise ConfigError(
             f"{called} measures no {wanted.order}-way marginals of this schema. Use another order or method.",
             setting="accuracy",
         )
-    figure = f"{found:.3g} rows" if not wanted.percent else f"{found / limit * wanted.limit:.3g}%"
+    figure = f"{reached:.3g} rows" if not wanted.percent else f"{reached / limit * wanted.limit:.3g}%"
     raise ConfigError(
         f'{called} does not reach "{wanted}" at any epsilon up to {MAX_EPSILON:g}: at epsilon {epsilon:g} it expects '
         f'"{wanted.order}-way {figure}". Ask for less accuracy, or drop columns.'
@@ -104,13 +104,13 @@ class Accuracy:
     @classmethod
     def parse(cls, text: str) -> "Accuracy":
         """From "2-way 1%" or "1-way 20 rows"."""
-        found = re.fullmatch(r"\s*([1-9])-way\s+(\d+\.?\d*|\.\d+)\s*(%|rows?)\s*", text)
-        if found is None or float(found[2]) <= 0:
+        match = re.fullmatch(r"\s*([1-9])-way\s+(\d+\.?\d*|\.\d+)\s*(%|rows?)\s*", text)
+        if match is None or float(match[2]) <= 0:
             raise ConfigError(
                 f'accuracy must be an order and a noise, such as "2-way 1%" or "1-way 20 rows"; found {text!r}.',
                 setting="accuracy",
             )
-        return cls(int(found[1]), float(found[2]), found[3] == "%")
+        return cls(int(match[1]), float(match[2]), match[3] == "%")
 
     def __str__(self) -> str:
         return f"{self.order}-way {self.limit:g}{'%' if self.percent else ' rows'}"

@@ -141,9 +141,9 @@ class MockMaker:
         check_seed(seed)
         check_id_prefix(id_prefix, self.complete, self.origin, types_kept=False)
         key = jax.random.key(secrets.randbits(32) if seed is None else seed)
-        found = self._sampler.batches(self.num_rows, None, key, BATCH_ROWS)
-        named = (prefix_ids(rows, self.complete, id_prefix) for rows in found)
-        return (attach_label(self._with_texts(rows), self.label) for rows in named)
+        batches = self._sampler.batches(self.num_rows, None, key, BATCH_ROWS)
+        named = (prefix_ids(rows, self.complete, id_prefix) for rows in batches)
+        return (attach_label(self._with_strings(rows), self.label) for rows in named)
 
     @functools.cached_property
     def _sampler(self) -> RowSampler:
@@ -152,13 +152,13 @@ class MockMaker:
         wanted = [Measurement((column.name,), self.num_rows * _probabilities(column), 0.0) for column in codec.columns]
         return RowSampler(estimate(codec.domain, wanted, total=self.num_rows), codec, self.origin)
 
-    def _with_texts(self, rows: pa.Table) -> pa.Table:
+    def _with_strings(self, rows: pa.Table) -> pa.Table:
         """The rows with the text columns of the schema, in its order."""
         columns = {name: (rows.field(name), rows.column(name)) for name in rows.column_names}
         for column in self.complete.columns:
             if column.kind == "text" and not column.drop:
-                texts = pa.chunked_array([pa.array([PLACEHOLDER_TEXT] * rows.num_rows, pa.string())])
-                columns[column.name] = (pa.field(column.name, pa.string()), texts)
+                placeholders = pa.chunked_array([pa.array([PLACEHOLDER_TEXT] * rows.num_rows, pa.string())])
+                columns[column.name] = (pa.field(column.name, pa.string()), placeholders)
         ordered = [columns[name] for name in self.complete.names if name in columns]
         return pa.table([values for _, values in ordered], schema=pa.schema([field for field, _ in ordered]))
 
@@ -189,8 +189,8 @@ class MockMaker:
             "Rows": f"{self.num_rows:,}",
         }
         head = [f"{what}: {escape_markdown(value)}" for what, value in facts.items() if value is not None]
-        own = _checksum(path)
-        digests = {own["file"]: own["sha256"]} if "sha256" in own else {}
+        checksum = _checksum(path)
+        digests = {checksum["file"]: checksum["sha256"]} if "sha256" in checksum else {}
         digests["the schema"] = self.digest
         head += [f"SHA-256 of {escape_markdown(name)}: `{digest}`" for name, digest in digests.items()]
         conditions = [_CONDITION, *([_DRAFTED] if self.schema.drafted else [])]
@@ -202,19 +202,19 @@ class MockMaker:
         return "\n\n".join(blocks) + "\n"
 
     def _contents(self) -> list[str]:
-        found = [
+        contents = [
             "Categories are equally likely, and numbers, dates and points uniform within their bounds or region. Apart "
             "from rules, columns are independent of each other. Draw no conclusions from these rows.",
             f"Nullable columns are null in about {NULL_FRACTION:.0%} of the rows, unless a rule decides it.",
         ]
-        texts = [c.name for c in self.complete.columns if c.kind == "text" and not c.drop]
-        if texts:
-            found.append(f"Text is the placeholder {PLACEHOLDER_TEXT!r}: {', '.join(texts)}.")
+        names = [c.name for c in self.complete.columns if c.kind == "text" and not c.drop]
+        if names:
+            contents.append(f"Text is the placeholder {PLACEHOLDER_TEXT!r}: {', '.join(names)}.")
         if self.filled:
-            found.append(f"Placeholders, since nothing is declared: {', '.join(self.filled)}.")
+            contents.append(f"Placeholders, since nothing is declared: {', '.join(self.filled)}.")
         if self.schema.rules:
-            found.append("Every row satisfies the rules of the schema.")
-        return found
+            contents.append("Every row satisfies the rules of the schema.")
+        return contents
 
     def _declared(self) -> list[str]:
         """What the schema declares, as in other certificates; of rules, only what they say."""

@@ -30,7 +30,7 @@ class Requirements:
         return cls(min((each.stddev for each in expected), default=None), listed)
 
     @property
-    def least_rows(self) -> int | None:
+    def min_rows(self) -> int | None:
         """The smallest number of rows that is not mostly noise, to two digits; None: not known."""
         need = ENOUGH * max(self.stddev or 0.0, self.listed or 0)
         return round_to_two_digits(need) if need > 0 else None
@@ -38,8 +38,8 @@ class Requirements:
     def note(self, num_rows: int | None, *, epsilon: float) -> Note | None:
         """A warning if the declared or assumed number of rows is too small; without one, from how many rows on it is
         enough. None: it is enough, or nothing is known."""
-        least = self.least_rows
-        if least is None or (num_rows is not None and num_rows >= least):
+        min_rows = self.min_rows
+        if min_rows is None or (num_rows is not None and num_rows >= min_rows):
             return None
         facts = []
         if self.stddev is not None:
@@ -48,11 +48,11 @@ class Requirements:
             facts.append(f"values in fewer than about {self.listed:,} rows become 'other'")
         said = ", and ".join(facts)
         if num_rows is None:
-            text = f"{said[:1].upper()}{said[1:]}. If your table has fewer than {least:,} rows, expect mostly noise."
+            text = f"{said[:1].upper()}{said[1:]}. If your table has fewer than {min_rows:,} rows, expect mostly noise."
             return Note(text)
         few = "1 row is" if num_rows == 1 else f"{num_rows:,} rows are"
         text = (
-            f"{few} too few for epsilon {epsilon:g}: {said}. Expect mostly noise. About {least:,} rows would be "
+            f"{few} too few for epsilon {epsilon:g}: {said}. Expect mostly noise. About {min_rows:,} rows would be "
             "enough; a larger epsilon, fewer columns or declared categories help too."
         )
         return Note(text, Level.WARNING)

@@ -61,17 +61,17 @@ def sample_meeting(
     if codec.schema.rules:
         met, condition = "satisfied", "the rules" + " and the condition" * (where is not None)
     try:
-        found = propose_until(num_rows, propose, key=key, met=met, condition=condition)
+        proposed = propose_until(num_rows, propose, key=key, met=met, condition=condition)
     except TooRare:
         if not codec.schema.rules:
             raise
         again, tried_key = jax.random.split(key)
         repaired = functools.partial(propose, repair=True)
         try:
-            found = propose_until(num_rows, repaired, key=again, met=met, condition=condition)
+            proposed = propose_until(num_rows, repaired, key=again, met=met, condition=condition)
         except TooRare as error:
             raise ConditionError(_explain(str(error), draw(TRIED, tried_key, allowed), codec, origin)) from None
-    accepted = pa.concat_tables(found).slice(0, num_rows)
+    accepted = pa.concat_tables(proposed).slice(0, num_rows)
     return number_ids(accepted, codec.schema, np.arange(num_rows))  # not those of the proposed rows
 
 
@@ -179,22 +179,22 @@ def _widen(conjunct: Conjunct, resolution: float) -> tuple[str | None, tuple[Con
         return operator, constants
     times = [constant for constant in constants if isinstance(constant, datetime)]
     numbers = [constant for constant in constants if isinstance(constant, int | float)]
-    least: Constant
-    most: Constant
+    low: Constant
+    high: Constant
     if len(times) == len(constants):
         step = timedelta(microseconds=resolution)
-        least, most = min(times) - step, max(times) + step
+        low, high = min(times) - step, max(times) + step
     elif len(numbers) == len(constants):
-        least, most = min(numbers) - resolution, max(numbers) + resolution
+        low, high = min(numbers) - resolution, max(numbers) + resolution
     else:
         return operator, constants
     match operator:
         case "<" | "<=":
-            return operator, (most,)
+            return operator, (high,)
         case ">" | ">=":
-            return operator, (least,)
+            return operator, (low,)
         case "=" | "in" | "between":
-            return "between", (least, most)
+            return "between", (low, high)
     return operator, constants
 
 

@@ -24,17 +24,17 @@ def _absent(card: Json, *groups: str) -> str:
 
 def _details(card: Json, group: str, methods: Sequence[Style], key: str) -> dict[str, Json]:
     """The details of each method that has this key."""
-    found = {style.name: detail(card, group, style.name) for style in methods}
-    return {name: each for name, each in found.items() if each.get(key)}
+    by_method = {style.name: detail(card, group, style.name) for style in methods}
+    return {name: details for name, details in by_method.items() if details.get(key)}
 
 
 def columns(card: Json, methods: Sequence[Style]) -> str:
-    found = _details(card, "one_way", methods, "columns")
-    if not found:
+    by_method = _details(card, "one_way", methods, "columns")
+    if not by_method:
         return _absent(card, "one_way")
     by_column: dict[str, dict[str, Json]] = {}
-    for method, each in found.items():
-        for name, column in each["columns"].items():
+    for method, details in by_method.items():
+        for name, column in details["columns"].items():
             by_column.setdefault(name, {})[method] = column
 
     def distance(name: str) -> float:
@@ -58,27 +58,28 @@ def columns(card: Json, methods: Sequence[Style]) -> str:
 def _out_of_range(card: Json, methods: Sequence[Style], column: str) -> str:
     """Which methods have numbers out of range, which are drawn in the first and last bin."""
     by_method = {style.name: detail(card, "validity", style.name).get("columns") or {} for style in methods}
-    found = {name: finite((each.get(column) or {}).get("out_of_range")) for name, each in by_method.items()}
-    named = [f"{shorten(name, 28)} {percent(fraction)}" for name, fraction in found.items() if fraction]
+    fractions = {name: finite((columns.get(column) or {}).get("out_of_range")) for name, columns in by_method.items()}
+    named = [f"{shorten(name, 28)} {percent(fraction)}" for name, fraction in fractions.items() if fraction]
     return f"Numbers out of range are counted in the first or last bin: {listing(named)}." if named else ""
 
 
 def pairs(card: Json, methods: Sequence[Style]) -> str:
-    found = _details(card, "two_way", methods, "tv")
+    by_method = _details(card, "two_way", methods, "tv")
     parts = []
-    if found and len(names := next(iter(found.values()))["columns"]) > 1:
+    if by_method and len(names := next(iter(by_method.values()))["columns"]) > 1:
         parts.append(
             "<p>The distance of the joint histogram of two columns from the real one, in fractions of the rows. A "
             "dependence between rare values affects few rows and hardly shows here, even if it is lost: see the "
             "correlations below.</p>"
         )
-        matrices = {method: each["tv"] for method, each in found.items()}
+        matrices = {method: details["tv"] for method, details in by_method.items()}
         parts.append(charts.heat_maps(names, matrices, methods, signed=False, what="Total variation of the pair"))
     else:
         parts.append(_absent(card, "two_way"))
-    found = {m: each for m, each in _details(card, "correlations", methods, "synthetic").items() if each.get("real")}
-    if found and len(names := next(iter(found.values()))["columns"]) > 1:
-        differences = {m: _difference(each["synthetic"], each["real"]) for m, each in found.items()}
+    by_method = _details(card, "correlations", methods, "synthetic")
+    by_method = {method: details for method, details in by_method.items() if details.get("real")}
+    if by_method and len(names := next(iter(by_method.values()))["columns"]) > 1:
+        differences = {m: _difference(details["synthetic"], details["real"]) for m, details in by_method.items()}
         what = "Difference to the real association: negative where the synthetic one is weaker, positive where stronger"
         parts.append(
             "<h3>Correlations</h3><p>Associations of two columns, corrected for chance: correlations of numbers, "
@@ -129,22 +130,22 @@ def _difference(ours: Sequence[Sequence[object]], real: Sequence[Sequence[object
 
 
 def cloud(card: Json, methods: Sequence[Style]) -> str:
-    found = _details(card, "pca", methods, "synthetic")
-    if not found:
+    by_method = _details(card, "pca", methods, "synthetic")
+    if not by_method:
         return _absent(card, "pca")
-    if all(len(point) < 2 for each in found.values() for point in each["synthetic"]):
+    if all(len(point) < 2 for details in by_method.values() for point in details["synthetic"]):
         return '<p class="absent">Not drawn: the real table has only one principal component.</p>'
     return (
         "<p>Rows projected on the first two principal components of the real table. A good table fills the same area "
-        f"with the same density.</p>{charts.clouds(found, methods)}"
+        f"with the same density.</p>{charts.clouds(by_method, methods)}"
     )
 
 
 def categories(card: Json, methods: Sequence[Style]) -> str:
-    found = _details(card, "dimension_probability", methods, "points")
-    if not found:
+    by_method = _details(card, "dimension_probability", methods, "points")
+    if not by_method:
         return _absent(card, "dimension_probability")
-    rows = _points(found, lambda point: (str(point["column"]), str(point["category"])))
+    rows = _points(by_method, lambda point: (str(point["column"]), str(point["category"])))
     rows.sort(key=lambda row: -max(abs(v - row[1]) for v in row[2].values() if v is not None))
     cut = f"The {MAX_POINTS:,} worst of {len(rows):,} categories are shown." if len(rows) > MAX_POINTS else ""
     head, what = ["column", "category"], "frequency of each category"
@@ -153,12 +154,16 @@ def categories(card: Json, methods: Sequence[Style]) -> str:
 
 
 def prediction(card: Json, methods: Sequence[Style]) -> str:
-    found = _details(card, "dimension_prediction", methods, "points")
-    if not found:
+    by_method = _details(card, "dimension_prediction", methods, "points")
+    if not by_method:
         return _absent(card, "dimension_prediction")
-    kept = {method: {"points": [p for p in each["points"] if p.get("plotted", True)]} for method, each in found.items()}
+    kept = {
+        method: {"points": [point for point in details["points"] if point.get("plotted", True)]}
+        for method, details in by_method.items()
+    }
     rows = _points(kept, lambda point: (str(point["column"]), model_name(str(point.get("kind", "")))))
-    excluded = sorted({str(p["column"]) for each in found.values() for p in each["points"]} - {r[0][0] for r in rows})
+    named = {str(point["column"]) for details in by_method.values() for point in details["points"]}
+    excluded = sorted(named - {row[0][0] for row in rows})
     note = ""
     if excluded:
         names = listing([quote(name) for name in excluded[:8]])
@@ -179,12 +184,12 @@ def prediction(card: Json, methods: Sequence[Style]) -> str:
 
 
 def _points(
-    found: Mapping[str, Json], name_of: Callable[[Json], tuple[str, ...]]
+    by_method: Mapping[str, Json], name_of: Callable[[Json], tuple[str, ...]]
 ) -> list[tuple[tuple[str, ...], float, dict[str, float | None]]]:
     """Points of several methods, those of one name in one row."""
     rows: dict[tuple[str, ...], tuple[float, dict[str, float | None]]] = {}
-    for method, each in found.items():
-        for point in each["points"]:
+    for method, details in by_method.items():
+        for point in details["points"]:
             real, value = finite(point["real"]), finite(point["synthetic"])
             if real is not None and value is not None:
                 rows.setdefault(name_of(point), (real, {}))[1][method] = value
@@ -193,15 +198,15 @@ def _points(
 
 def learning(card: Json, methods: Sequence[Style]) -> str:
     sources = {name: detail(card, "learning", name) for name in ("real", *(style.name for style in methods))}
-    sources = {name: each for name, each in sources.items() if each}
+    sources = {name: details for name, details in sources.items() if details}
     parts = [_roc(sources, methods), _importance(sources, methods), _models(sources)]
     if not any(parts):
         parts = [_absent(card, "learning")]
-    found = _details(card, "parallel_rmse", methods, "models")
-    if found:
+    regressions = _details(card, "parallel_rmse", methods, "models")
+    if regressions:
         target = ((card.get("settings") or {}).get("parallel_rmse") or {}).get("target")
         of = "" if target is None else f" of {esc(quote(target))}"
-        models = {method: {"points": each["models"]} for method, each in found.items()}
+        models = {method: {"points": details["models"]} for method, details in regressions.items()}
         rows = _points(models, lambda model: (", ".join(model["regressors"]),))
         chart = charts.scatters(["regressors"], rows, methods, what="root mean squared error of each regression")
         parts.append(
@@ -214,8 +219,8 @@ def learning(card: Json, methods: Sequence[Style]) -> str:
 
 def _roc(sources: Mapping[str, Json], methods: Sequence[Style]) -> str:
     curves: dict[str, dict[str, Json]] = {}
-    for source, each in sources.items():
-        for model, curve in (each.get("roc") or {}).items():
+    for source, details in sources.items():
+        for model, curve in (details.get("roc") or {}).items():
             curves.setdefault(model, {})[source] = curve
     if not curves:
         return '<p class="absent">ROC curves are not drawn: they need a target with two classes.</p>' if sources else ""
@@ -226,22 +231,22 @@ def _roc(sources: Mapping[str, Json], methods: Sequence[Style]) -> str:
 
 
 def _importance(sources: Mapping[str, Json], methods: Sequence[Style]) -> str:
-    found = {source: each["importance"] for source, each in sources.items() if each.get("importance")}
-    if "real" not in found or len(found) < 2:
+    importances = {source: details["importance"] for source, details in sources.items() if details.get("importance")}
+    if "real" not in importances or len(importances) < 2:
         why = "Feature importances are not drawn: this scorecard has no random forest."
         return f'<p class="absent">{why}</p>' if sources else ""
     return (
         "<h3>Feature importances</h3><p>The importance of each column to a random forest that predicts the target. "
         "Markers close to the grey dot mean that models of synthetic and of real rows rely on the same columns.</p>"
-        f"{legend(methods, 'dot')}{charts.importances(found, methods)}"
+        f"{legend(methods, 'dot')}{charts.importances(importances, methods)}"
     )
 
 
 def _models(sources: Mapping[str, Json]) -> str:
     """The scores of each model, if the scorecard has them."""
     rows: dict[str, dict[str, dict[str, object]]] = {}
-    for source, each in sources.items():
-        for model, scores in (each.get("models") or {}).items():
+    for source, details in sources.items():
+        for model, scores in (details.get("models") or {}).items():
             for key, value in scores.items():
                 rows.setdefault(model, {}).setdefault(key, {})[source] = value
     if not rows:
@@ -261,11 +266,14 @@ def _models(sources: Mapping[str, Json]) -> str:
 
 def maps(card: Json, methods: Sequence[Style]) -> str:
     """A figure for each location; empty if no table has one."""
-    found = {style.name: detail(card, "locations", style.name).get("locations") or {} for style in methods}
-    names = list(dict.fromkeys(name for each in found.values() for name in each))
+    by_method = {style.name: detail(card, "locations", style.name).get("locations") or {} for style in methods}
+    names = list(dict.fromkeys(name for locations in by_method.values() for name in locations))
     if not names:
         return ""
-    figures = [_maps_of(name, {m: each[name] for m, each in found.items() if name in each}, methods) for name in names]
+    figures = []
+    for name in names:
+        drawn = {method: locations[name] for method, locations in by_method.items() if name in locations}
+        figures.append(_maps_of(name, drawn, methods))
     return (
         "<p>The fraction of points in each cell, over the outline of the public region. Darker cells hold more; all "
         "maps of a location share one scale. The density error is the fraction of points that would have to move to "
@@ -273,23 +281,23 @@ def maps(card: Json, methods: Sequence[Style]) -> str:
     )
 
 
-def _maps_of(name: str, found: dict[str, Json], methods: Sequence[Style]) -> str:
-    drawn_maps = {method: each["map"] for method, each in found.items()}
+def _maps_of(name: str, by_method: dict[str, Json], methods: Sequence[Style]) -> str:
+    drawn_maps = {method: drawn_map["map"] for method, drawn_map in by_method.items()}
     first = next(iter(drawn_maps.values()))
-    fractions = [first["real"], *(each["synthetic"] for each in drawn_maps.values())]
+    fractions = [first["real"], *(drawn_map["synthetic"] for drawn_map in drawn_maps.values())]
     peak = max((value for grid in fractions for row in grid for value in row), default=0.0) or 1.0
     panels = [_map(first, first["real"], peak, "real rows", "Real rows")]
     drawn = [style for style in methods if style.name in drawn_maps]
     for style in drawn:
-        each = drawn_maps[style.name]
-        panels.append(_map(each, each["synthetic"], peak, style.name, style.heading()))
-    sides = list(found[drawn[0].name]["errors"])
+        drawn_map = drawn_maps[style.name]
+        panels.append(_map(drawn_map, drawn_map["synthetic"], peak, style.name, style.heading()))
+    sides = list(by_method[drawn[0].name]["errors"])
     head = ["table", *(f"density error, {side} km" for side in sides), "inside the region"]
     rows = [
         [
             style.name,
-            *(format_fraction(finite(found[style.name]["errors"][side])) for side in sides),
-            percent(finite(found[style.name]["inside"]) or 0.0),
+            *(format_fraction(finite(by_method[style.name]["errors"][side])) for side in sides),
+            percent(finite(by_method[style.name]["inside"]) or 0.0),
         ]
         for style in drawn
     ]
@@ -325,7 +333,7 @@ def _fill(value: float, peak: float) -> str:
     return f'fill="{charts.shade(value, peak, signed=False)}"'
 
 
-def _round_length(most: float) -> float:
+def _round_length(max_length: float) -> float:
     """The largest of 1, 2 and 5 times a power of ten that is not longer."""
-    power = 10.0 ** math.floor(math.log10(most))
-    return next(factor * power for factor in (5.0, 2.0, 1.0) if factor * power <= most)
+    power = 10.0 ** math.floor(math.log10(max_length))
+    return next(factor * power for factor in (5.0, 2.0, 1.0) if factor * power <= max_length)

@@ -29,10 +29,10 @@ WORST = 5
 def histogram(name: str, columns: Mapping[str, Json], methods: Sequence[Style], distances: str, note: str = "") -> str:
     """One column in the real table (grey) and in each synthetic one. `columns` holds the details of each method."""
     shown = [style for style in methods if style.name in columns]
-    each = [columns[style.name] for style in shown]
-    series = [_numbers(each[0]["real"]), *(_numbers(column["synthetic"]) for column in each)]
-    draw = _numeric if each[0].get("kind") == "numeric" else _discrete
-    drawing, rows, remark = draw(name, each, series, shown)
+    drawn = [columns[style.name] for style in shown]
+    series = [_numbers(drawn[0]["real"]), *(_numbers(column["synthetic"]) for column in drawn)]
+    draw = _numeric if drawn[0].get("kind") == "numeric" else _discrete
+    drawing, rows, remark = draw(name, drawn, series, shown)
     heading = f'<span class="name" title="{esc(name)}">{esc(shorten(name, 60))}</span> {distances}'
     head = ["value", "real", *(style.name for style in shown)]
     note = " ".join(filter(None, (remark, esc(note))))
@@ -171,7 +171,7 @@ def _dots(
     return svg.panel("".join(body), what, height=bottom + 6)
 
 
-def importances(by_source: Mapping[str, Mapping[str, object]], methods: Sequence[Style], most: int = 20) -> str:
+def importances(by_source: Mapping[str, Mapping[str, object]], methods: Sequence[Style], max_columns: int = 20) -> str:
     """The importance of each column to a model trained on real rows (grey) and on synthetic ones."""
     shown = [style for style in methods if style.name in by_source]
     real = by_source["real"]
@@ -180,8 +180,8 @@ def importances(by_source: Mapping[str, Mapping[str, object]], methods: Sequence
     bars = [[finite(source.get(name)) or 0.0 for source in sources] for name in order]
     rows = [[name, *map(format_fraction, bar)] for name, bar in zip(order, bars, strict=True)]
     what = "Importance of each column to models trained on real and on synthetic rows."
-    drawing = _dots(order[:most], bars[:most], shown, what, filled=False)
-    note = f"The {most} most important of {len(order)} columns." if len(order) > most else ""
+    drawing = _dots(order[:max_columns], bars[:max_columns], shown, what, filled=False)
+    note = f"The {max_columns} most important of {len(order)} columns." if len(order) > max_columns else ""
     return svg.figure([drawing], ["column", "real", *(style.name for style in shown)], rows[:MAX_TABLE_ROWS], note=note)
 
 
@@ -388,8 +388,8 @@ def clouds(points: Mapping[str, Json], methods: Sequence[Style]) -> str:
 
 
 def _pairs_of(points: Iterable[Sequence[object]]) -> list[tuple[float, float]]:
-    found = [(finite(point[0]), finite(point[1])) for point in points if len(point) > 1]
-    return [(x, y) for x, y in found if x is not None and y is not None]
+    pairs = [(finite(point[0]), finite(point[1])) for point in points if len(point) > 1]
+    return [(x, y) for x, y in pairs if x is not None and y is not None]
 
 
 def _cloud(frame: Frame, points: Sequence[tuple[float, float]], colour: str, opacity: float) -> str:
@@ -421,8 +421,8 @@ def roc_curves(curves: Mapping[str, Mapping[str, Mapping[str, Sequence[object]]]
         for i, rate in enumerate(grid):
             step = frame.side / 20
             body.append(svg.hit(frame.x(rate) - step / 2, frame.top, step, frame.side, len(rows)))
-            found = [tables[s][i] if s in tables else None for s in ("real", *(style.name for style in methods))]
-            rows.append([model_name(model), number(rate), *map(number, found)])
+            row = [tables[s][i] if s in tables else None for s in ("real", *(style.name for style in methods))]
+            rows.append([model_name(model), number(rate), *map(number, row)])
         label = f"ROC curves of {model_name(model)} trained on real and on synthetic rows, tested on real rows."
         panels.append(svg.panel("".join(body), label, height=frame.height, heading=esc(model_name(model))))
     head = ["model", "false positive rate", "real", *(style.name for style in methods)]

@@ -60,7 +60,7 @@ class Density:
 
 def densities(scores: Json, method: str) -> list[Density]:
     """One entry for each location that was compared."""
-    found = detail(scores, "locations", method).get("locations") or {}
+    locations = detail(scores, "locations", method).get("locations") or {}
     real = detail(scores, "locations", "real").get("locations") or {}
     each = [
         Density(
@@ -69,7 +69,7 @@ def densities(scores: Json, method: str) -> list[Density]:
             _numbers((real.get(name) or {}).get("errors")),
             1.0 if (inside := finite(entry.get("inside"))) is None else inside,
         )
-        for name, entry in found.items()
+        for name, entry in locations.items()
     ]
     return [density for density in each if density.errors]
 
@@ -80,28 +80,28 @@ def _numbers(errors: object) -> dict[float, float]:
     return dict(sorted(numbers.items()))
 
 
-def outside_regions(found: Sequence[Density]) -> str:
+def outside_regions(regions: Sequence[Density]) -> str:
     """One sentence on points outside their public region; empty without locations."""
-    outside = [f"{percent(1 - each.inside)} of the points of {quote(each.name)}" for each in found if each.inside < 1]
+    outside = [f"{percent(1 - each.inside)} of the points of {quote(each.name)}" for each in regions if each.inside < 1]
     if outside:
         return f"{listing(outside)} lie outside the declared region."
     return (
-        f"All points of {listing([quote(each.name) for each in found])} lie inside the declared region."
-        if found
+        f"All points of {listing([quote(each.name) for each in regions])} lie inside the declared region."
+        if regions
         else ""
     )
 
 
 def density_sentences(scores: Json, method: str) -> list[str]:
     """The findings about locations: the density error on squares of each size, and points outside the region."""
-    found = densities(scores, method)
+    measured = densities(scores, method)
     sentences = []
-    for each in found:
-        parts = [f"on squares of {side:g} km {percent(error)}" for side, error in each.errors.items()]
-        real = [f"{percent(each.real[side])}" for side in each.errors if side in each.real]
+    for density in measured:
+        parts = [f"on squares of {side:g} km {percent(error)}" for side, error in density.errors.items()]
+        real = [f"{percent(density.real[side])}" for side in density.errors if side in density.real]
         reference = f" (held-out real points: {listing(real)})" if real else ""
         sentences.append(
-            f"Of the points of {quote(each.name)}, {listing(parts)} would have to move to match the real density"
+            f"Of the points of {quote(density.name)}, {listing(parts)} would have to move to match the real density"
             f"{reference}."
         )
-    return [*sentences, *([outside_regions(found)] if found else [])]
+    return [*sentences, *([outside_regions(measured)] if measured else [])]

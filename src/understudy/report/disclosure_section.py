@@ -60,8 +60,8 @@ def render_report(report: Json, style: Style) -> str:
 
 def found_text(report: Json) -> str:
     """The number of findings and what they are about."""
-    found = report["findings"]
-    return f"{count_of(len(found), 'finding')}: {', '.join(found)}." if found else "No findings."
+    findings = report["findings"]
+    return f"{count_of(len(findings), 'finding')}: {', '.join(findings)}." if findings else "No findings."
 
 
 def _points(report: Json) -> str:
@@ -93,17 +93,17 @@ def _points(report: Json) -> str:
 
 def _cells(report: Json) -> str:
     """Rare combinations as a table."""
-    found = report.get("combinations")
-    if found is None:
+    combinations = report.get("combinations")
+    if combinations is None:
         return ""
     rows = [
         f"<tr><th scope=row><span>{esc(_which(cells))}</span></th><td class=n>{cells['combinations']:,}</td>"
         f"<td class=n>{cells['training_rows']:,}</td><td class=n>{cells['synthetic']['count']:,}</td>"
         f"<td class=n>{cells['expected']:,.0f}<small>{cells['expected_low']:,.0f} to {cells['expected_high']:,.0f}"
         "</small></td></tr>"
-        for cells in (found["unique"], found["small"])
+        for cells in (combinations["unique"], combinations["small"])
     ]
-    columns = shorten(", ".join(found["columns"]), 120)
+    columns = shorten(", ".join(combinations["columns"]), 120)
     titles = ("combinations of", "number", "training rows", "synthetic rows", "expected from held-out rows")
     return f"<h3>Rare combinations of {esc(columns)}</h3>{scroll_table('Rare combinations', titles, rows, 'all')}"
 
@@ -122,14 +122,14 @@ def _rate(rate: Json) -> str:
 
 def _roc(report: Json, style: Style) -> str:
     """The curve of the strongest attack and all operating points, with chance and the ceiling of the guarantee."""
-    frame, found = svg.Frame(LOWEST, 1.0, is_logarithmic=True), report["membership"]
+    frame, attack = svg.Frame(LOWEST, 1.0, is_logarithmic=True), report["membership"]
     body = [frame.axes("false positives", "true positives", marks=_TICKS)]
-    ceiling = found["ceiling"].get("curve")
+    ceiling = attack["ceiling"].get("curve")
     if ceiling:
         body.append(frame.path(_points_of(ceiling), f'fill="none" stroke="{CEILING_COLOUR}" stroke-width="2"'))
-    body += [frame.path(_points_of(each), f'{style.line} stroke-opacity="0.6"') for each in found["curves"].values()]
+    body += [frame.path(_points_of(each), f'{style.line} stroke-opacity="0.6"') for each in attack["curves"].values()]
     rows = []
-    for row, point in enumerate(found["points"]):
+    for row, point in enumerate(attack["points"]):
         true, false = point["true_positives"], point["false_positives"]
         x, y = frame.x(false["value"]), frame.y(true["value"])
         body.append(svg.line(x, frame.y(true["low"]), x, frame.y(true["high"]), svg.INK))
@@ -158,17 +158,19 @@ def _points_of(curve: Mapping[str, Sequence[float]]) -> list[tuple[float, float]
 
 def _guesses(report: Json, style: Style) -> str:
     """For each secret column, how often it is guessed correctly: held-out rows in grey, training rows in colour."""
-    columns = sorted(report["attributes"], key=lambda each: -each["difference"]["value"])
+    columns = sorted(report["attributes"], key=lambda column: -column["difference"]["value"])
     if not columns:
         return ""
-    marks = [(each["column"], each["control"]["value"], each["training"]["value"]) for each in columns[:MAX_COLUMNS]]
-    intervals = [(_interval(each["control"]), _interval(each["training"])) for each in columns[:MAX_COLUMNS]]
+    marks = [
+        (column["column"], column["control"]["value"], column["training"]["value"]) for column in columns[:MAX_COLUMNS]
+    ]
+    intervals = [(_interval(column["control"]), _interval(column["training"])) for column in columns[:MAX_COLUMNS]]
     what = "How often each column is guessed correctly."
     drawing = svg.dumbbells(marks, style, what, as_percent=True, intervals=intervals)
     rows = [
-        [each["column"], percent(each["control"]["value"]), percent(each["training"]["value"])]
-        + [f"{100 * each['difference'][end]:+.1f} points" for end in ("value", "low", "high")]
-        for each in columns
+        [column["column"], percent(column["control"]["value"]), percent(column["training"]["value"])]
+        + [f"{100 * column['difference'][end]:+.1f} points" for end in ("value", "low", "high")]
+        for column in columns
     ]
     head = ["column", "held-out rows", "training rows", "difference", "from", "to"]
     note = "Correct guesses: held-out rows in grey, training rows in colour. Only the difference is disclosure."

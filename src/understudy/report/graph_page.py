@@ -140,11 +140,11 @@ def _fraction_from(counts: Mapping[int, int], degree: int) -> float:
     return sum(count for known, count in counts.items() if known >= degree) / sum(counts.values())
 
 
-def _round_steps(most: float) -> list[float]:
+def _round_steps(max_degree: float) -> list[float]:
     """1, 2, 5, 10, 20 ... up to this number; only powers of ten where there are many."""
-    digits = (1, 2, 5) if most <= 300 else (1,)
-    steps = [float(digit * 10**power) for power in range(math.floor(math.log10(most)) + 1) for digit in digits]
-    return [step for step in steps if step <= most * (1 + 1e-9)]
+    digits = (1, 2, 5) if max_degree <= 300 else (1,)
+    steps = [float(digit * 10**power) for power in range(math.floor(math.log10(max_degree)) + 1) for digit in digits]
+    return [step for step in steps if step <= max_degree * (1 + 1e-9)]
 
 
 # The verdict

@@ -12,9 +12,9 @@ def esc(text: object) -> str:
     return html.escape(plain, quote=True)
 
 
-def name_tag(name: object, most: int = 28) -> str:
+def name_tag(name: object, max_length: int = 28) -> str:
     """A name, shortened if it is very long, with the whole of it on hover."""
-    short = shorten(str(name), most)
+    short = shorten(str(name), max_length)
     full = f' title="{esc(name)}"' if short != str(name) else ""
     return f"<span{full}>{esc(short)}</span>"
 
@@ -33,9 +33,9 @@ def findings(heading: str, sentences: Mapping[str, str], drawings: Mapping[str, 
     return f'<div class="summary">{heading}<div class="findings">{"".join(cards)}</div></div>'
 
 
-def warning_list(texts: Iterable[str]) -> str:
+def warning_list(warnings: Iterable[str]) -> str:
     """Nothing if there are none."""
-    items = "".join(f"<li><strong>Warning.</strong> {esc(text)}</li>" for text in texts)
+    items = "".join(f"<li><strong>Warning.</strong> {esc(text)}</li>" for text in warnings)
     return f'<ul class="warnings">{items}</ul>' if items else ""
 
 

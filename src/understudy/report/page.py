@@ -210,10 +210,10 @@ def _verdict(card: Json, methods: Sequence[Style]) -> str:
     parts = [warning_list(card.get("warnings") or ())]
     if len(methods) > 1 and (ranked := " ".join(verdict.rankings(card, [style.name for style in methods]))):
         parts.append(f'<p class="lead">{esc(ranked)}</p>')
-    found = summary_section.summaries(card, methods)
-    if not found:
+    summaries = summary_section.summaries(card, methods)
+    if not summaries:
         parts.append("<p>No verdict: it needs the scores of single columns and of correlations.</p>")
-    parts.append(found)
+    parts.append(summaries)
     parts.append(
         '<p class="note">These sentences follow from the scores by fixed rules. They describe utility and say '
         "nothing about privacy.</p>"
@@ -240,10 +240,10 @@ def _settings(card: Json, absent: Sequence[str]) -> str:
     settings, seconds = card.get("settings") or {}, card.get("seconds") or {}
     rows = []
     for group in dict.fromkeys([*settings, *seconds]):
-        each = "; ".join(f"{key} = {_plain(value)}" for key, value in (settings.get(group) or {}).items())
+        listed = "; ".join(f"{key} = {_plain(value)}" for key, value in (settings.get(group) or {}).items())
         took = f"{finite(seconds.get(group)) or 0.0:.1f}"
-        if each or took != "0.0":  # else it was skipped
-            rows.append(f"<tr><td>{esc(model_name(group))}<td>{esc(each)}<td class=n>{took}")
+        if listed or took != "0.0":  # else it was skipped
+            rows.append(f"<tr><td>{esc(model_name(group))}<td>{esc(listed)}<td class=n>{took}")
     if rows:
         parts.append(scroll_table("Settings", ["scores", "settings", "seconds"], rows, "plain settings"))
     skipped = [metric["title"] for metric in card["metrics"] if score_sections.is_skipped(metric)]

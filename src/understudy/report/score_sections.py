@@ -120,17 +120,17 @@ def bars(card: Json, methods: Sequence[Style]) -> str:
 
 def _usual_reference(metrics: Sequence[Json]) -> str:
     """What most of these scores are compared with, so that it need not be repeated."""
-    found = [str(metric["reference"].get("what") or "") for metric in metrics if metric.get("reference")]
-    return collections.Counter(found).most_common(1)[0][0] if found else ""
+    references = [str(metric["reference"].get("what") or "") for metric in metrics if metric.get("reference")]
+    return collections.Counter(references).most_common(1)[0][0] if references else ""
 
 
 def families(metrics: Sequence[Json]) -> dict[str, list[Json]]:
     """Metrics under their headings, in the order of these; empty headings are omitted."""
     of = {group: family for family, groups in FAMILIES.items() for group in groups}
-    found: dict[str, list[Json]] = {family: [] for family in FAMILIES}
+    by_family: dict[str, list[Json]] = {family: [] for family in FAMILIES}
     for metric in metrics:
-        found[of.get(metric["group"], "Other scores")].append(metric)
-    return {family: each for family, each in found.items() if each}
+        by_family[of.get(metric["group"], "Other scores")].append(metric)
+    return {family: each for family, each in by_family.items() if each}
 
 
 def _bar_card(metric: Json, methods: Sequence[Style], usual: str, remark: str) -> str:
@@ -295,10 +295,10 @@ def rules(card: Json, methods: Sequence[Style]) -> str:
     return lead + _score_table("Rules", rows, methods, "all rules", "rule")
 
 
-def _rule_cells(found: Sequence[summary.CheckedRule], broken: Sequence[bool], methods: Sequence[Style]) -> str:
+def _rule_cells(checked: Sequence[summary.CheckedRule], broken: Sequence[bool], methods: Sequence[Style]) -> str:
     """Real rows, then each synthetic table."""
-    cells = [_rule_cell("real rows", found[0].real_broken, found[0].real, why="–" if found[0].why else "")]
-    for rule, is_broken, style in zip(found, broken, methods, strict=True):
+    cells = [_rule_cell("real rows", checked[0].real_broken, checked[0].real, why="–" if checked[0].why else "")]
+    for rule, is_broken, style in zip(checked, broken, methods, strict=True):
         cells.append(_rule_cell(style.name, rule.synthetic_broken, rule.synthetic, broken=is_broken, why=rule.why))
     return "".join(cells)
 

@@ -107,8 +107,8 @@ class Summary:
     @property
     def sentences(self) -> dict[str, str]:
         """Those that are not empty, by heading."""
-        each = {"Good": self.good, "Lost": self.lost, "Rules": self.rules, "Not for": self.avoid}
-        return {heading: sentence for heading, sentence in each.items() if sentence}
+        by_title = {"Good": self.good, "Lost": self.lost, "Rules": self.rules, "Not for": self.avoid}
+        return {heading: sentence for heading, sentence in by_title.items() if sentence}
 
 
 def summarise(scores: Json, method: str) -> Summary | None:
@@ -159,14 +159,14 @@ def _distances(scores: Json, method: str) -> dict[str, tuple[float, float]]:
 
 def dependences(scores: Json, method: str) -> list[Pair] | None:
     """The pairs of columns that depend on each other in the real table; None if this was not computed."""
-    found = detail(scores, "correlations", method)
-    if not found.get("real") or not found.get("synthetic"):
+    details = detail(scores, "correlations", method)
+    if not details.get("real") or not details.get("synthetic"):
         return None
-    names, kinds = found["columns"], found.get("kinds") or ()
+    names, kinds = details["columns"], details.get("kinds") or ()
     pairs = []
     for i in range(len(names)):
         for j in range(i):
-            real, ours = finite(found["real"][i][j]), finite(found["synthetic"][i][j])
+            real, ours = finite(details["real"][i][j]), finite(details["synthetic"][i][j])
             if real is None or abs(real) < NOTICEABLE:
                 continue
             kind = ASSOCIATIONS.get((kinds[j], kinds[i]), "correlation ratio") if kinds else "association"
@@ -175,10 +175,10 @@ def dependences(scores: Json, method: str) -> list[Pair] | None:
 
 
 def _value_pairs(scores: Json, method: str) -> list[ValuePair]:
-    found = detail(scores, "correlations", method).get("values") or ()
+    pairs = detail(scores, "correlations", method).get("values") or ()
     return [
         ValuePair(tuple(each["columns"]), tuple(each["values"]), real, finite(each.get("synthetic_fraction")))
-        for each in found
+        for each in pairs
         if (real := finite(each.get("real_fraction"))) is not None
     ]
 
@@ -188,16 +188,16 @@ def checked_rules(scores: Json, method: str) -> list[CheckedRule]:
     return [read_rule(each) for each in detail(scores, "constraints", method).get("rules") or ()]
 
 
-def read_rule(found: Json) -> CheckedRule:
+def read_rule(entry: Json) -> CheckedRule:
     """What the details of a scorecard say about one rule, or about all rules together, which have no text."""
     return CheckedRule(
-        text=str(found.get("rule") or ""),
-        real=finite(found.get("real")) or 0.0,
-        synthetic=finite(found.get("synthetic")) or 0.0,
-        real_broken=int(finite(found.get("real_broken")) or 0),
-        synthetic_broken=int(finite(found.get("synthetic_broken")) or 0),
-        is_declared=found.get("source") == "schema",
-        why=str(found.get("why") or ""),
+        text=str(entry.get("rule") or ""),
+        real=finite(entry.get("real")) or 0.0,
+        synthetic=finite(entry.get("synthetic")) or 0.0,
+        real_broken=int(finite(entry.get("real_broken")) or 0),
+        synthetic_broken=int(finite(entry.get("synthetic_broken")) or 0),
+        is_declared=entry.get("source") == "schema",
+        why=str(entry.get("why") or ""),
     )
 
 
@@ -323,8 +323,8 @@ def _hold(checked: Sequence[CheckedRule]) -> str:
 
 def _do_not_share(scores: Json, method: str) -> str:
     """One sentence on a table of copies, by the rule of the warning; else empty."""
-    found = detail(scores, "closest_record", method)
-    ours, held = (finite((found.get(each) or {}).get("exact_copies")) for each in ("synthetic", "holdout"))
+    details = detail(scores, "closest_record", method)
+    ours, held = (finite((details.get(each) or {}).get("exact_copies")) for each in ("synthetic", "holdout"))
     if ours is None or held is None or not is_copied(ours, held):
         return ""
     return (
@@ -362,10 +362,10 @@ def _avoid(
     )
 
 
-def _some(each: Sequence[str], what: str) -> str:
+def _some(items: Sequence[str], what: str) -> str:
     """The first of these, and how many more there are."""
-    more = [count_of(len(each) - NAMED, f"more {what}")] if len(each) > NAMED else []
-    return listing([*each[:NAMED], *more])
+    more = [count_of(len(items) - NAMED, f"more {what}")] if len(items) > NAMED else []
+    return listing([*items[:NAMED], *more])
 
 
 def _of_all(count: int, total: int, what: str) -> str:
@@ -379,13 +379,13 @@ def _capital(text: str) -> str:
 def chance_of_copies(scores: Json, method: str) -> str:
     """What the fraction of rows that equal a real row means, beside what chance alone gives; empty if not computed."""
     metric = find(scores, "exact_copies")
-    ours, held = method_value(metric, method), real_value(metric)
-    if ours is None or held is None:
+    ours, of_holdout = method_value(metric, method), real_value(metric)
+    if ours is None or of_holdout is None:
         return ""
     drawn = finite((detail(scores, "closest_record", method).get("independent") or {}).get("exact_copies"))
     others = f", as do {percent(drawn)} of rows whose columns are sampled independently" if drawn is not None else ""
-    start = f"By chance alone, {percent(held)} of held-out real rows equal another real row{others}."
+    start = f"By chance alone, {percent(of_holdout)} of held-out real rows equal another real row{others}."
     rows = max(1, int(scores["holdout"]["rows"]))
-    if ours <= held + 2 * math.sqrt(max(held * (1 - held), 1 / rows) / rows) + 0.01:
+    if ours <= of_holdout + 2 * math.sqrt(max(of_holdout * (1 - of_holdout), 1 / rows) / rows) + 0.01:
         return f"{start} Here it is {percent(ours)}, no more than chance explains."
     return f"{start} Here it is {percent(ours)}, more than chance explains: rows may have been copied."

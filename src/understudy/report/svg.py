@@ -53,9 +53,9 @@ class Style:
         """Its line and marker, for legends and headings."""
         return key(f'<path d="M1 6H29" {self.line}/>{self.mark(15, 6, 4.2)}')
 
-    def heading(self, most: int = 28) -> str:
+    def heading(self, max_length: int = 28) -> str:
         """Its key and its name."""
-        return f"{self.key}{name_tag(self.name, most)}"
+        return f"{self.key}{name_tag(self.name, max_length)}"
 
 
 def styles(methods: Sequence[str]) -> list[Style]:
@@ -154,7 +154,7 @@ def centre_text(x: float, y: float, label: str, *, right: float = WIDTH) -> str:
 
 
 def breadth(label: str) -> float:
-    """The approximate width of a text, in the widest of the common fonts."""
+    """The approximate width of a label, in the widest of the common fonts."""
     return FONT * sum(map(_em, label))
 
 
@@ -193,11 +193,11 @@ def hit(x: float, y: float, width: float, height: float, row: int) -> str:
     return rect(x, y, max(width, 0.1), height, f'class="m hit" data-r="{row}"')
 
 
-def ticks(low: float, high: float, most: int = 4) -> list[float]:
-    """Round values within the range, about `most` of them."""
+def ticks(low: float, high: float, num_ticks: int = 4) -> list[float]:
+    """Round values within the range, about `num_ticks` of them."""
     if not high > low:
         return [low]
-    raw = (high - low) / most
+    raw = (high - low) / num_ticks
     scale = 10.0 ** math.floor(math.log10(raw))
     step = next(s * scale for s in (1, 2, 2.5, 5, 10) if s * scale >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)

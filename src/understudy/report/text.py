@@ -11,22 +11,22 @@ from understudy.notes import shorten as shorten
 
 def number(value: object) -> str:
     """Three digits; no powers of ten but for astronomically large numbers."""
-    found = finite(value)
-    if found is None:
+    figure = finite(value)
+    if figure is None:
         return "–"
-    size = abs(found)
-    if found == 0:
+    size = abs(figure)
+    if figure == 0:
         return "0"
     if size < 1e-4:
-        return "<\N{NO-BREAK SPACE}0.0001" if found > 0 else minus(">\N{NO-BREAK SPACE}-0.0001")
+        return "<\N{NO-BREAK SPACE}0.0001" if figure > 0 else minus(">\N{NO-BREAK SPACE}-0.0001")
     if 0.99995 <= size < 1:  # not rounded to 1
-        return ">\N{NO-BREAK SPACE}0.9999" if found > 0 else minus("<\N{NO-BREAK SPACE}-0.9999")
+        return ">\N{NO-BREAK SPACE}0.9999" if figure > 0 else minus("<\N{NO-BREAK SPACE}-0.9999")
     if size >= 1e15:
-        mantissa, exponent = f"{found:.1e}".split("e")
+        mantissa, exponent = f"{figure:.1e}".split("e")
         return minus(f"{mantissa}e{int(exponent)}")
     if size >= 1e6:
-        return minus(f"{found / 1e6:,.1f}M")
-    return minus(f"{found:,.{4 if 0.9995 <= size < 1 else _decimals(size)}f}")
+        return minus(f"{figure / 1e6:,.1f}M")
+    return minus(f"{figure:,.{4 if 0.9995 <= size < 1 else _decimals(size)}f}")
 
 
 def _decimals(size: float) -> int:
@@ -65,9 +65,9 @@ def listing(parts: Sequence[str]) -> str:
     return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def quote(name: object, most: int = 40) -> str:
+def quote(name: object, max_length: int = 40) -> str:
     """A name inside a sentence, shortened if it is very long."""
-    return f"“{shorten(str(name), most)}”"
+    return f"“{shorten(str(name), max_length)}”"
 
 
 _NAMES = {

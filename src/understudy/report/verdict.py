@@ -57,11 +57,11 @@ def rankings(scores: Json, methods: Sequence[str]) -> list[str]:
     sentences = []
     keys = ("tv2", "invalid_cells", "constraint_violations")
     for metric in (_learning_score(scores), *(find(scores, key) for key in keys)):
-        found = {m: value for m in methods if (value := method_value(metric, m)) is not None}
-        if metric is None or not any(found.values()):
+        values = {m: value for m in methods if (value := method_value(metric, m)) is not None}
+        if metric is None or not any(values.values()):
             continue
-        order = sorted(found, key=lambda method: badness(metric, found[method]) or 0.0)
-        each = listing([f"{method} {format_score(metric, found[method])}" for method in order])
+        order = sorted(values, key=lambda method: badness(metric, values[method]) or 0.0)
+        each = listing([f"{method} {format_score(metric, values[method])}" for method in order])
         reference = metric.get("reference")
         real = f" (real: {format_score(metric, reference['value'])})" if reference else ""
         sentences.append(f"{metric['title']}, best first: {each}{real}.")
@@ -195,21 +195,21 @@ def _learning(scores: Json, method: str) -> list[str]:
 
 def _columns(scores: Json, method: str) -> list[str]:
     columns = detail(scores, "one_way", method).get("columns") or {}
-    found = {name: value for name, column in columns.items() if (value := finite(column.get("tv"))) is not None}
-    if not found:
+    distances = {name: value for name, column in columns.items() if (value := finite(column.get("tv"))) is not None}
+    if not distances:
         return []
-    worst = [name for name in sorted(found, key=lambda name: -found[name])[:3] if found[name]]
-    each = listing([f"{quote(name)} ({percent(found[name])})" for name in worst])
+    worst = [name for name in sorted(distances, key=lambda name: -distances[name])[:3] if distances[name]]
+    each = listing([f"{quote(name)} ({percent(distances[name])})" for name in worst])
     return [
-        f"For single columns, {percent(sum(found.values()) / len(found))} of the rows on average would have to change "
-        f"their value to match the real histogram{_of_real(scores, 'tv1')}"
+        f"For single columns, {percent(sum(distances.values()) / len(distances))} of the rows on average would have to "
+        f"change their value to match the real histogram{_of_real(scores, 'tv1')}"
         f"{f'; the worst are {each}' if worst else ''}."
     ]
 
 
 def _pairs(scores: Json, method: str) -> list[str]:
-    found = detail(scores, "two_way", method)
-    worst = [pair for pair in found.get("worst") or () if finite(pair["tv"])]
+    details = detail(scores, "two_way", method)
+    worst = [pair for pair in details.get("worst") or () if finite(pair["tv"])]
     if not worst:
         return []
     each = listing([f"{quote(p['columns'][0])} with {quote(p['columns'][1])} ({percent(p['tv'])})" for p in worst[:3]])
@@ -230,29 +230,31 @@ def _of_real(scores: Json, key: str) -> str:
 
 def _validity(scores: Json, method: str) -> list[str]:
     """Values that no real row could have."""
-    found: dict[str, tuple[str, float]] = {}
+    fractions: dict[str, tuple[str, float]] = {}
     compared = []
     for metric in scores["metrics"]:
         value = method_value(metric, method)
         if metric["group"] not in ("validity", "constraints") or value is None:
             continue
         if Direction(metric["direction"]) is Direction.LOWER:
-            found[metric["key"]] = f"{metric['title'][:1].lower()}{metric['title'][1:]}", value
+            fractions[metric["key"]] = f"{metric['title'][:1].lower()}{metric['title'][1:]}", value
         elif metric.get("reference"):
             real = percent(real_value(metric) or 0.0)
             compared.append(f"{metric['title']}: {percent(value)} (held-out real rows: {real}).")
-    wrong = [f"{title} {percent(value)}" for title, value in found.values() if value]
+    wrong = [f"{title} {percent(value)}" for title, value in fractions.values() if value]
     if wrong:
         return [f"There are invalid values: {listing(wrong)}.", *compared]
-    if "invalid_cells" in found:
+    if "invalid_cells" in fractions:
         return ["There are no invalid values.", *compared]
-    return [*([f"None found: {listing([title for title, _ in found.values()])}."] if found else ()), *compared]
+    return [*([f"None found: {listing([title for title, _ in fractions.values()])}."] if fractions else ()), *compared]
 
 
 def why_absent(scores: Json, groups: Iterable[str]) -> str:
     """Why nothing of these groups can be drawn; empty if they were skipped or not asked for."""
     wanted = set(groups)
-    found = [score for metric in scores["metrics"] if metric["group"] in wanted for score in metric["values"].values()]
-    asked = [score for score in found if not is_skipped(score)]
+    candidates = [
+        score for metric in scores["metrics"] if metric["group"] in wanted for score in metric["values"].values()
+    ]
+    asked = [score for score in candidates if not is_skipped(score)]
     why = next((str(score["why"]) for score in asked if finite(score["value"]) is None and score.get("why")), "")
     return why or ("The scorecard has no data for it." if asked else "")

@@ -17,18 +17,18 @@ Mask: TypeAlias = np.ndarray
 def match_lookup(table: pa.Table, columns: Sequence[str], listed: Sequence[LookupRow]) -> tuple[Mask, np.ndarray]:
     """Which rows have a value in all of the columns; and the index of each row in the list, or -1."""
     known = ~np.any([is_null(table.column(name)) for name in columns], axis=0)
-    keys = _join_texts([pa.array([as_text(row[at]) for row in listed], pa.string()) for at in range(len(columns))])
-    found = pc.index_in(_join_texts([as_texts(table.column(name)) for name in columns]), value_set=keys)
-    return known, pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    keys = _join_strings([pa.array([as_text(row[at]) for row in listed], pa.string()) for at in range(len(columns))])
+    index = pc.index_in(_join_strings([as_strings(table.column(name)) for name in columns]), value_set=keys)
+    return known, pc.fill_null(index, -1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _join_texts(columns: Sequence[pa.Array]) -> pa.Array:
+def _join_strings(columns: Sequence[pa.Array]) -> pa.Array:
     """One string for each row, with the length of each part, so that different rows have different strings."""
-    parts = [each for texts in columns for each in (pc.binary_length(texts).cast(pa.string()), texts)]
+    parts = [each for strings in columns for each in (pc.binary_length(strings).cast(pa.string()), strings)]
     return parts[1] if len(columns) == 1 else pc.binary_join_element_wise(*parts, ":")
 
 
-def as_texts(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+def as_strings(values: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Values as strings in which 1, 1.0 and "1" are equal, so that lists match columns of any type."""
     array = plain_array(values)
     if pa.types.is_boolean(array.type):
@@ -49,7 +49,7 @@ def as_texts(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def as_text(value: Category | None) -> str | None:
-    """One value of a list as a string, in the form of `as_texts`."""
+    """One value of a list as a string, in the form of `as_strings`."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -58,14 +58,14 @@ def as_text(value: Category | None) -> str | None:
         return str(value)  # of any size, unlike those of Arrow
     if 1e-4 <= abs(value) < 1e15:  # as Arrow writes it, but faster
         return str(int(value)) if value.is_integer() else repr(value)
-    return str(as_texts(pa.array([value]))[0])
+    return str(as_strings(pa.array([value]))[0])
 
 
 def equal_to_listed(values: pa.ChunkedArray, listed: Sequence[Category | None], index: np.ndarray) -> tuple[Mask, Mask]:
     """Which rows have a value where the list has one, and which of them the same as the list at their index."""
-    texts = pa.array([*(as_text(value) for value in listed), None], pa.string())
-    expected = texts.take(pa.array(np.where(index < 0, len(listed), index)))
-    same = pc.fill_null(pc.equal(as_texts(values), expected), False).to_numpy(zero_copy_only=False)
+    strings = pa.array([*(as_text(value) for value in listed), None], pa.string())
+    expected = strings.take(pa.array(np.where(index < 0, len(listed), index)))
+    same = pc.fill_null(pc.equal(as_strings(values), expected), False).to_numpy(zero_copy_only=False)
     return ~is_null(values) & pc.is_valid(expected).to_numpy(zero_copy_only=False), same
 
 

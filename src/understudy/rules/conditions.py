@@ -67,10 +67,10 @@ def filter_where(table: pa.Table, expression: str) -> np.ndarray:
     columns = {f"c{i}": _to_sql_type(table.column(name)) for i, name in enumerate(used)}
     rows = pa.table({**columns, "row": np.arange(table.num_rows)})
     try:
-        found = _run_sql(rows.slice(0, 0), sql)
+        empty = _run_sql(rows.slice(0, 0), sql)
     except duckdb.Error as error:
         raise condition_error(expression, first_line(error), names) from None
-    _check_boolean(expression, found.schema.field("met").type, names)
+    _check_boolean(expression, empty.schema.field("met").type, names)
     try:
         met = _run_sql(rows, sql)
     except duckdb.Error:
@@ -226,7 +226,7 @@ def _compile(
     sql = total_sql(numbered) if boolean else f"TRY({sql_of(numbered)})"
     try:
         plain = f"SELECT {sql_of(numbered)} AS value FROM t"
-        found = _run_sql(_nulls(rows.schema), plain).schema.field("value").type  # fails for constants of a wrong type
+        computed = _run_sql(_nulls(rows.schema), plain)  # fails for constants of a wrong type
         if into is not None:
             names_type = "SELECT typeof(value) AS name FROM t"
             into_sql = _run_sql(pa.table({"value": pa.nulls(1, into)}), names_type).column(0)[0]
@@ -235,7 +235,7 @@ def _compile(
     except (duckdb.Error, pa.ArrowNotImplementedError) as error:
         raise condition_error(expression, first_line(error), names) from None
     if boolean:
-        _check_boolean(expression, found, names)
+        _check_boolean(expression, computed.schema.field("value").type, names)
     return _Query(sql, used, evaluated.schema.field("value").type)
 
 
@@ -266,9 +266,9 @@ def _values(table: pa.Table, query: _Query) -> pa.Array:
     if not query.columns:  # a selection of no columns would have no rows
         one = _run_rows(pa.table({"row": [0]}), query)
         return one.column("value").combine_chunks().take(pa.array(np.zeros(table.num_rows, dtype=np.int64)))
-    found = _run_rows(_numbered(table.select(query.columns)), query)
-    order = np.argsort(found.column("row").to_numpy(), kind="stable")
-    return plain_array(found.column("value").take(pa.array(order)))
+    computed = _run_rows(_numbered(table.select(query.columns)), query)
+    order = np.argsort(computed.column("row").to_numpy(), kind="stable")
+    return plain_array(computed.column("value").take(pa.array(order)))
 
 
 def _run_rows(rows: pa.Table, query: _Query) -> pa.Table:
@@ -277,8 +277,8 @@ def _run_rows(rows: pa.Table, query: _Query) -> pa.Table:
     engine itself fails has failed alone on a new engine too (`_run_sql`)."""
     run = _run_sql if rows.num_rows == 1 else _run_once
     try:
-        found = run(rows, f"SELECT {query.sql} AS value, row FROM t", optimized=False)
-        return pa.table({"value": found.column("value").cast(query.type), "row": found.column("row")})
+        computed = run(rows, f"SELECT {query.sql} AS value, row FROM t", optimized=False)
+        return pa.table({"value": computed.column("value").cast(query.type), "row": computed.column("row")})
     except (duckdb.Error, pa.ArrowException):
         if rows.num_rows == 1:
             return pa.table({"value": pa.nulls(1, query.type), "row": rows.column("row")})

@@ -85,13 +85,13 @@ def check_keys(entry: Mapping[str, object], known: Sequence[str], where: str, *,
 
 
 def check_names(names: object, key: str, *, at_least: int = 1) -> tuple[str, ...]:
-    found = tuple(names) if isinstance(names, list | tuple) else None
-    if found is None or len(found) < at_least or not all(isinstance(name, str) and name for name in found):
+    listed = tuple(names) if isinstance(names, list | tuple) else None
+    if listed is None or len(listed) < at_least or not all(isinstance(name, str) and name for name in listed):
         what = "a list of columns" if at_least == 1 else f"a list of at least {at_least} columns"
         raise SchemaError(f'{key} must be {what}, as in {key} = ["a", "b"]; found {format_value(names)}.', key=key)
-    if twice := [name for name in found if found.count(name) > 1]:
+    if twice := [name for name in listed if listed.count(name) > 1]:
         raise SchemaError(f"{key} names column {twice[0]!r} twice. Remove one.", column=twice[0], key=key)
-    return found
+    return listed
 
 
 def check_rows(

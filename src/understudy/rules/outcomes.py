@@ -56,9 +56,9 @@ class CodeValues:
         type: pa.DataType | None = None,
     ) -> "CodeValues":
         """One bin of numbers, dates or times per code, and perhaps a code for nulls after them."""
-        ends = [each if isinstance(each, pa.Array) else pa.array(each, type) for each in (lower, upper)]
+        ends = [end if isinstance(end, pa.Array) else pa.array(end, type) for end in (lower, upper)]
         if null:
-            ends = [pa.concat_arrays([each, pa.nulls(1, each.type)]) for each in ends]
+            ends = [pa.concat_arrays([end, pa.nulls(1, end.type)]) for end in ends]
         return cls(*ends)
 
     @property
@@ -88,8 +88,8 @@ def outcomes(expression: str, columns: Mapping[str, CodeValues], max_cells: int)
     shape = tuple(columns[name].size for name in used)
     if math.prod(shape) > max_cells:
         return None
-    found = _possible(tree, columns)
-    return Outcomes(used, *(np.broadcast_to(mask, shape).copy() for mask in _align(found, used)[1:]))
+    possible = _possible(tree, columns)
+    return Outcomes(used, *(np.broadcast_to(mask, shape).copy() for mask in _align(possible, used)[1:]))
 
 
 def _possible(tree: Tree, codes: Mapping[str, CodeValues]) -> Outcomes:
@@ -120,7 +120,7 @@ def _compared(tree: Tree, codes: Mapping[str, CodeValues]) -> Outcomes:
     operator, (left, right) = COMPARISONS[str(tree["type"])], operands(tree)
     if operator not in ("=", "<>"):
         return here
-    less, greater = (_at_corners(compare(left, each, right), codes) for each in ("<", ">"))
+    less, greater = (_at_corners(compare(left, relation, right), codes) for relation in ("<", ">"))
     differ = less.can_be_true | greater.can_be_true
     met = here.can_be_true if operator == "=" else here.can_be_false
     meet = met | (less.can_be_true & greater.can_be_true)
@@ -142,8 +142,8 @@ def _at_corners(tree: Tree, codes: Mapping[str, CodeValues]) -> Outcomes:
     if len(binned) > _MAX_BINNED:
         return _anything(used)
     shape = tuple(codes[name].size for name in used)
-    cells = [pa.array(each.ravel()) for each in np.indices(shape)] if used else []
-    found = Outcomes(used, *(np.zeros(shape, dtype=bool) for _ in range(3)))
+    cells = [pa.array(codes_of_column.ravel()) for codes_of_column in np.indices(shape)] if used else []
+    outcomes = Outcomes(used, *(np.zeros(shape, dtype=bool) for _ in range(3)))
     for ends in itertools.product(("lower", "upper"), repeat=len(binned)):
         end = dict(zip(binned, ends, strict=True))
         values = {
@@ -156,13 +156,13 @@ def _at_corners(tree: Tree, codes: Mapping[str, CodeValues]) -> Outcomes:
         except duckdb.Error:  # a condition over other types than these
             return _anything(used)
         is_null = ~is_true & ~is_false
-        found.can_be_true[...] |= is_true
-        found.can_be_false[...] |= is_false
-        found.can_be_null[...] |= is_null
+        outcomes.can_be_true[...] |= is_true
+        outcomes.can_be_false[...] |= is_false
+        outcomes.can_be_null[...] |= is_null
         if binned and is_null.any() and fails(corner, tree):  # null at a corner, but perhaps not inside
-            for mask in found[1:]:
+            for mask in outcomes[1:]:
                 mask[is_null] = True
-    return found
+    return outcomes
 
 
 _MONOTONE_FUNCTIONS = {"+", "-", "*", "floor", "ceil", "ceiling", "year", "date_trunc", "date_diff", "datediff"}
@@ -200,29 +200,29 @@ def _anything(columns: tuple[str, ...]) -> Outcomes:
     return Outcomes(columns, everywhere, everywhere, everywhere)
 
 
-def _negate(found: Outcomes) -> Outcomes:
-    return Outcomes(found.columns, found.can_be_false, found.can_be_true, found.can_be_null)
+def _negate(outcomes: Outcomes) -> Outcomes:
+    return Outcomes(outcomes.columns, outcomes.can_be_false, outcomes.can_be_true, outcomes.can_be_null)
 
 
-def _any_of(found: Sequence[Outcomes]) -> Outcomes:
-    return _negate(_all_of([_negate(each) for each in found]))
+def _any_of(parts: Sequence[Outcomes]) -> Outcomes:
+    return _negate(_all_of([_negate(part) for part in parts]))
 
 
-def _all_of(found: Sequence[Outcomes]) -> Outcomes:
-    columns = tuple(dict.fromkeys(name for each in found for name in each.columns))
-    aligned = [_align(each, columns) for each in found]
-    not_false = functools.reduce(np.logical_and, [each.can_be_true | each.can_be_null for each in aligned])
+def _all_of(parts: Sequence[Outcomes]) -> Outcomes:
+    columns = tuple(dict.fromkeys(name for part in parts for name in part.columns))
+    aligned = [_align(part, columns) for part in parts]
+    not_false = functools.reduce(np.logical_and, [part.can_be_true | part.can_be_null for part in aligned])
     return Outcomes(
         columns,
-        functools.reduce(np.logical_and, [each.can_be_true for each in aligned]),
-        functools.reduce(np.logical_or, [each.can_be_false for each in aligned]),
-        not_false & functools.reduce(np.logical_or, [each.can_be_null for each in aligned]),
+        functools.reduce(np.logical_and, [part.can_be_true for part in aligned]),
+        functools.reduce(np.logical_or, [part.can_be_false for part in aligned]),
+        not_false & functools.reduce(np.logical_or, [part.can_be_null for part in aligned]),
     )
 
 
-def _align(found: Outcomes, columns: tuple[str, ...]) -> Outcomes:
+def _align(outcomes: Outcomes, columns: tuple[str, ...]) -> Outcomes:
     """The same over more columns, as axes of length one."""
-    own = [name for name in columns if name in found.columns]
-    order = [found.columns.index(name) for name in own]
-    added = tuple(axis for axis, name in enumerate(columns) if name not in found.columns)
-    return Outcomes(columns, *(np.expand_dims(mask.transpose(order), added) for mask in found[1:]))
+    shared = [name for name in columns if name in outcomes.columns]
+    order = [outcomes.columns.index(name) for name in shared]
+    added = tuple(axis for axis, name in enumerate(columns) if name not in outcomes.columns)
+    return Outcomes(columns, *(np.expand_dims(mask.transpose(order), added) for mask in outcomes[1:]))

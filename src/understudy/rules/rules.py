@@ -159,8 +159,8 @@ class Combinations(Rule):
         return f"{', '.join(self.combinations)}: {len(self.listed)} {kind} combinations"
 
     def broken(self, table: pa.Table) -> Mask:
-        known, found = match_lookup(table, self.combinations, self.listed)
-        return known & ((found >= 0) if self.allowed is None else (found < 0))
+        known, index = match_lookup(table, self.combinations, self.listed)
+        return known & ((index >= 0) if self.allowed is None else (index < 0))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -192,8 +192,8 @@ class Determines(Rule):
         vars(self)["table"] = listed
         seen: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
         for row in listed:
-            texts = tuple(map(as_text, row))
-            if seen.setdefault(texts[: len(keys)], texts[len(keys) :]) != texts[len(keys) :]:
+            strings = tuple(map(as_text, row))
+            if seen.setdefault(strings[: len(keys)], strings[len(keys) :]) != strings[len(keys) :]:
                 raise SchemaError(
                     f"The table has different values for the key {format_list(row[: len(keys)])} of {', '.join(keys)}. "
                     "Keep one.",
@@ -220,12 +220,12 @@ class Determines(Rule):
 
     def broken(self, table: pa.Table) -> Mask:
         num_keys = len(self.determines)
-        known, found = match_lookup(table, self.determines, [row[:num_keys] for row in self.table])
-        broken = known & (found < 0)
+        known, index = match_lookup(table, self.determines, [row[:num_keys] for row in self.table])
+        broken = known & (index < 0)
         for at, name in enumerate(self.gives, start=num_keys):
             values = [row[at] for row in self.table]
-            has_value, same = equal_to_listed(table.column(name), values, found)
-            broken |= known & (found >= 0) & has_value & ~same
+            has_value, same = equal_to_listed(table.column(name), values, index)
+            broken |= known & (index >= 0) & has_value & ~same
         return broken
 
 

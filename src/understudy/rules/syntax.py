@@ -310,10 +310,10 @@ def literal_value(tree: Tree) -> Constant:
     """The value of a literal."""
     with sandbox() as connection:
         try:
-            found = connection.sql(f"SELECT {sql_of(tree)} AS v").to_arrow_table().column(0)[0]
+            value = connection.sql(f"SELECT {sql_of(tree)} AS v").to_arrow_table().column(0)[0]
         except duckdb.Error as error:
             raise ConditionError(f"Cannot read the constant {sql_of(tree)}: {first_line(error)}") from None
-    constant: Constant = _without_decimals(found.as_py())
+    constant: Constant = _without_decimals(value.as_py())
     return constant
 
 

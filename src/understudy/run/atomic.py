@@ -124,10 +124,10 @@ def require_free_folder(path: str | os.PathLike[str], *, force: bool = False, co
     require_free(path, force=force)
     if path.exists() and not path.is_dir():
         raise TableError(f"{path} is a file, expected the name of a folder. Choose another name.")
-    found = {file.name for file in path.iterdir()} if path.is_dir() and contents else set()
-    if found and contents[0] not in found:
+    present = {file.name for file in path.iterdir()} if path.is_dir() and contents else set()
+    if present and contents[0] not in present:
         raise TableError(f"{path} is not empty and has no {contents[0]}, so it is not replaced. Choose another name.")
-    if foreign := len(found - set(contents)):
+    if foreign := len(present - set(contents)):
         raise TableError(
             f"{path} also contains {foreign} file{'s' * (foreign > 1)} that Understudy did not write, so it is not "
             "replaced. Move what is yours, or choose another name."

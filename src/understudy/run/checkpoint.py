@@ -101,9 +101,9 @@ def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
 
 def _require_own(folder: Path) -> None:
     """Refuses a folder that others can read or write: noise that they know protects nothing."""
-    found = folder.stat()
-    foreign = hasattr(os, "geteuid") and found.st_uid != os.geteuid()
-    if foreign or (os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077):
+    status = folder.stat()
+    foreign = hasattr(os, "geteuid") and status.st_uid != os.geteuid()
+    if foreign or (os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077):
         raise CheckpointError(
             f"Other users can read or write {folder}, so the noise of its run is not secret. Delete it and start a "
             "new run; or, if no one else has had access, 'chmod 700' it and resume.",
@@ -292,14 +292,14 @@ class Slot:
         try:
             with safetensors.safe_open(path, framework="numpy") as file:
                 metadata = dict(file.metadata() or {})
-                found = [file.get_tensor(str(number)) for number in range(len(leaves))]
+                tensors = [file.get_tensor(str(number)) for number in range(len(leaves))]
         except (OSError, safetensors.SafetensorError) as error:
             raise self._damage_error() from error
-        if metadata.pop("digest", None) != _digest_of(found, metadata):  # continuing from it would give another release
+        if metadata.pop("digest", None) != _digest_of(tensors, metadata):  # it would give another release
             raise self._damage_error()
-        if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, leaves, strict=True)):
+        if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(tensors, leaves, strict=True)):
             raise self._damage_error()
-        return eqx.combine(jax.tree_util.tree_unflatten(form, list(map(jnp.asarray, found))), rest), metadata
+        return eqx.combine(jax.tree_util.tree_unflatten(form, list(map(jnp.asarray, tensors))), rest), metadata
 
     def _damage_error(self) -> CheckpointError:
         return CheckpointError(

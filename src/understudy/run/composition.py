@@ -29,8 +29,8 @@ def earlier_releases(folder: Path, name: str | None) -> tuple[Statement, ...]:
         return ()
     contents = [content for place in beside if (content := read_object(place / "certificate.json"))]
     distinct = [each for at, each in enumerate(contents) if not (each.get("checksums") and each in contents[:at])]
-    found = map(_read_statement, distinct)
-    return tuple(statement for statement in found if statement is not None and statement.facts.name == name)
+    statements = map(_read_statement, distinct)
+    return tuple(statement for statement in statements if statement is not None and statement.facts.name == name)
 
 
 def describe_total(earlier: Sequence[Statement], facts: PublicFacts, guarantee: Guarantee) -> str | None:

@@ -162,8 +162,8 @@ def read_public_table(
         raise
     if is_private:
         raise ConfigError(
-            "The public table is the private one. Training on it without noise would give no privacy. Name a table "
-            "that is public, or none.",
+            "The public table is the private one. Training on it without noise would give no privacy. Name a "
+            "public table, or omit --public (public=).",
             setting="public",
         )
     if not table.num_rows:

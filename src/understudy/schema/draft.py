@@ -57,18 +57,18 @@ _REGION = "box = [south, west, north, east]"
 def describe_names(names: Sequence[str]) -> dict[str, str]:
     """Comments on columns whose names alone, which are public, suggest coordinates. Reads no value."""
     comments: dict[str, str] = {}
-    found: dict[str, dict[bool, tuple[str, str]]] = {}
+    described: dict[str, dict[bool, tuple[str, str]]] = {}
     for name in names:
         if (match := _COORDINATE.fullmatch(name)) is not None:
             of = f"{match['before']}{match['after']}"
             is_latitude = match["what"].lower().startswith("la")
-            found.setdefault(of.lower(), {})[is_latitude] = (name, of.strip("_. -"))
+            described.setdefault(of.lower(), {})[is_latitude] = (name, of.strip("_. -"))
         elif _POINTS.fullmatch(name):
             comments[name] = (
                 'by its name it may hold points. To model them: kind = "location" with format = "lat,lon" or "wkt" and '
                 f"a public region such as {_REGION}"
             )
-    for pair in found.values():
+    for pair in described.values():
         if len(pair) == 2:
             (latitude, of), (longitude, _) = pair[True], pair[False]
             section = to_toml_key(of if of and of not in names else "location")

@@ -155,8 +155,8 @@ class Location:
         elif self.format == "code":
             return self._read_codes(rows[self.name])
         else:
-            found = pc.extract_regex(plain_array(rows[self.name]), _PATTERNS[str(self.format)])
-            latitude, longitude = (_floats(pc.struct_field(found, key)) for key in ("latitude", "longitude"))
+            matches = pc.extract_regex(plain_array(rows[self.name]), _PATTERNS[str(self.format)])
+            latitude, longitude = (_floats(pc.struct_field(matches, key)) for key in ("latitude", "longitude"))
         longitude = wrap_longitudes(longitude)
         with np.errstate(invalid="ignore"):
             known = (np.abs(latitude) <= 90) & (np.abs(longitude) <= 180)
@@ -183,12 +183,12 @@ class Location:
         if isinstance(self.region, Sites) and self.region.codes is not None:
             codes = dict(zip(self.region.points, self.region.codes, strict=True))
             pairs = zip(latitude.tolist(), longitude.tolist(), strict=True)
-            texts = pa.array([codes.get(pair, self.region.codes[0]) for pair in pairs], pa.string())
+            strings = pa.array([codes.get(pair, self.region.codes[0]) for pair in pairs], pa.string())
         elif self.format == "lat,lon":
-            texts = pc.binary_join_element_wise(y, x, ",")
+            strings = pc.binary_join_element_wise(y, x, ",")
         else:
-            texts = pc.binary_join_element_wise("POINT (", pc.binary_join_element_wise(x, y, " "), ")", "")
-        return {self.name: pc.if_else(pa.array(known), texts, pa.scalar(None, pa.string()))}
+            strings = pc.binary_join_element_wise("POINT (", pc.binary_join_element_wise(x, y, " "), ")", "")
+        return {self.name: pc.if_else(pa.array(known), strings, pa.scalar(None, pa.string()))}
 
     def to_dict(self) -> dict[str, object]:
         """Its keys in a schema, with the region inline."""
@@ -218,13 +218,13 @@ def read_location(name: str, entry: Mapping[str, object], folder: Path | None = 
         region = read_region(entry, folder)
     except SchemaError as error:
         raise SchemaError(f"Column {name!r}, {error}", column=name, key=error.key) from None
-    own = {key: value for key, value in entry.items() if key not in ("kind", *KEYS)}
+    keys = {key: value for key, value in entry.items() if key not in ("kind", *KEYS)}
     files = {key: value for key, value in entry.items() if key in KEYS and isinstance(value, str)}
     is_file = any(key != "code" for key in files)
-    if isinstance(own.get("missing"), list):
-        own["missing"] = tuple(own["missing"])  # type: ignore[arg-type]  # it is a list
+    if isinstance(keys.get("missing"), list):
+        keys["missing"] = tuple(keys["missing"])  # type: ignore[arg-type]  # it is a list
     # `__post_init__` checks the types of what a file has.
-    return Location(name=name, region=region, source=files if is_file else {}, **own)  # type: ignore[arg-type]
+    return Location(name=name, region=region, source=files if is_file else {}, **keys)  # type: ignore[arg-type]
 
 
 def looks_swapped(location: Location, points: Points) -> bool:

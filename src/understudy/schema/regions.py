@@ -172,8 +172,8 @@ class Polygons:
         return tuple(shapely.get_coordinates(line) for line in lines)
 
     def contains(self, latitudes: Degrees, longitudes: Degrees) -> Bool[np.ndarray, " points"]:
-        found = _shapely().intersects_xy(self._shape, self.extent.unwrap(longitudes), latitudes)
-        return np.asarray(found, dtype=bool).reshape(np.shape(latitudes))
+        inside_any = _shapely().intersects_xy(self._shape, self.extent.unwrap(longitudes), latitudes)
+        return np.asarray(inside_any, dtype=bool).reshape(np.shape(latitudes))
 
     def overlap(self, boxes: Float[np.ndarray, "boxes 4"]) -> Int[np.ndarray, " boxes"]:
         shapely = _shapely()
@@ -222,22 +222,22 @@ class Mask:
         x, y = self._edges()
         padded = np.pad(self._marked, 1)
         surrounded = padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
-        found = []
+        rings = []
         for row, column in zip(*np.nonzero(self._marked & ~surrounded), strict=True):
             west, east, south, north = x[column], x[column + 1], y[row], y[row + 1]
-            found.append(np.array([(west, south), (east, south), (east, north), (west, north), (west, south)]))
-        return tuple(found)
+            rings.append(np.array([(west, south), (east, south), (east, north), (west, north), (west, south)]))
+        return tuple(rings)
 
     def contains(self, latitudes: Degrees, longitudes: Degrees) -> Bool[np.ndarray, " points"]:
         along, (x, y) = self.extent.unwrap(longitudes), self._edges()
-        found = np.zeros(np.shape(latitudes), dtype=bool)
+        inside_any = np.zeros(np.shape(latitudes), dtype=bool)
         for side_x in ("left", "right"):  # a point on an edge belongs to the cells on both sides
             for side_y in ("left", "right"):
                 column = np.searchsorted(x, along, side=side_x) - 1
                 row = np.searchsorted(y, latitudes, side=side_y) - 1
                 inside = (column >= 0) & (column < len(x) - 1) & (row >= 0) & (row < len(y) - 1)
-                found |= inside & self._marked[np.where(inside, row, 0), np.where(inside, column, 0)]
-        return found
+                inside_any |= inside & self._marked[np.where(inside, row, 0), np.where(inside, column, 0)]
+        return inside_any
 
     def overlap(self, boxes: Float[np.ndarray, "boxes 4"]) -> Int[np.ndarray, " boxes"]:
         (x, y), sums = self._edges(), np.pad(np.cumsum(np.cumsum(self._marked, axis=0), axis=1), ((1, 0), (1, 0)))
@@ -443,7 +443,7 @@ def _read_points(path: str, code: object, folder: Path | None) -> list[tuple[Poi
     if -1 in at or (code is not None and code_at < 0):
         extra = "" if code is None else f" and {format_value(code)}"
         raise SchemaError(f"{path} needs columns latitude and longitude{extra}; its header has {format_list(header)}.")
-    found: dict[tuple[Point, str], None] = {}
+    points: dict[tuple[Point, str], None] = {}
     for number, row in enumerate(lines, start=2):
         if not any(cell.strip() for cell in row):
             continue
@@ -451,10 +451,10 @@ def _read_points(path: str, code: object, folder: Path | None) -> list[tuple[Poi
             latitude, longitude = (float(row[index]) for index in at)
             if not (math.isfinite(latitude) and math.isfinite(longitude)):
                 raise ValueError
-            found[(latitude, longitude), row[code_at].strip() if code_at >= 0 else ""] = None
+            points[(latitude, longitude), row[code_at].strip() if code_at >= 0 else ""] = None
         except (ValueError, IndexError):
             raise SchemaError(f"Line {number} of {path} has no latitude and longitude that are numbers.") from None
-    return list(found)
+    return list(points)
 
 
 def _read_zones(path: object, code: object, folder: Path | None) -> Sites:

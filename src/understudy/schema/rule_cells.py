@@ -50,14 +50,14 @@ class Comparison(NamedTuple):
 @functools.lru_cache(maxsize=512)
 def comparisons(condition: str, names: tuple[str, ...]) -> tuple[Comparison, ...]:
     """All comparisons of one column with constants, at any depth of a condition."""
-    found = []
+    comparisons = []
     for node in nodes(parse_condition(condition, names, of_rule=True)):
         operator, sides = compared(node)
         columns = [side for side in sides if is_column(side)]
         constants = [literal_value(side) for side in sides if is_literal(side)] if len(columns) == 1 else []
         if constants and None not in constants:
-            found.append(Comparison(columns_of(columns[0])[0], operator, tuple(constants)))
-    return tuple(found)
+            comparisons.append(Comparison(columns_of(columns[0])[0], operator, tuple(constants)))
+    return tuple(comparisons)
 
 
 def _split(column: Column, conditions: Sequence[str], arrow_type: pa.DataType) -> CodeValues:
@@ -231,10 +231,10 @@ def keep_list(column: Column, conditions: Sequence[str]) -> tuple[str, ...] | No
     listed: tuple[str, ...] | None = None
     for condition in conditions:
         (part, *others) = where_columns(condition, [column.name])
-        texts = tuple(dict.fromkeys(value for value in part.constants if isinstance(value, str)))
-        if others or part.operator not in ("=", "in") or len(texts) < len(set(part.constants)):
+        strings = tuple(dict.fromkeys(value for value in part.constants if isinstance(value, str)))
+        if others or part.operator not in ("=", "in") or len(strings) < len(set(part.constants)):
             continue
-        listed = texts if listed is None else tuple(text for text in listed if text in texts)
+        listed = strings if listed is None else tuple(text for text in listed if text in strings)
     return listed or None
 
 

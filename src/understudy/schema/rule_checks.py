@@ -125,10 +125,11 @@ def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
     fields = []
     for column in columns:
         if column.kind == "categorical":
-            found = of_categories.get(type(column.categories[0]), pa.string()) if column.categories else pa.string()
+            first = column.categories[0] if column.categories else ""
+            arrow_type = of_categories.get(type(first), pa.string())
         else:
-            found = types.get(column.kind, pa.timestamp("us"))
-        fields.append(pa.field(column.name, found))
+            arrow_type = types.get(column.kind, pa.timestamp("us"))
+        fields.append(pa.field(column.name, arrow_type))
     return pa.schema(fields)
 
 
@@ -139,8 +140,8 @@ def _check_literals(condition: str, columns: Mapping[str, Column]) -> None:
         if comparison.operator not in ("=", "in") or listed is None:
             continue
         for value in comparison.constants:
-            texts = isinstance(value, str)
-            if not isinstance(value, str | int | float) or any(isinstance(known, str) != texts for known in listed):
+            is_text = isinstance(value, str)
+            if not isinstance(value, str | int | float) or any(isinstance(known, str) != is_text for known in listed):
                 continue  # SQL converts one to the type of the other
             if as_text(value) not in map(as_text, listed):
                 raise SchemaError(
@@ -206,8 +207,8 @@ def _checked_dependency(rule: Determines, columns: Mapping[str, Column]) -> Dete
         )
     for at, name in enumerate(rule.determines):
         declared = (False, True) if columns[name].kind == "boolean" else columns[name].categories or ()
-        found = {as_text(key[at]) for key in keys}
-        if missing := [category for category in declared if as_text(category) not in found]:
+        values = {as_text(key[at]) for key in keys}
+        if missing := [category for category in declared if as_text(category) not in values]:
             raise SchemaError(
                 f"the table has no row for {format_list(missing)} of {name!r}. Add the rows, or remove the categories.",
                 column=name,

@@ -118,11 +118,11 @@ class Schema(Summarized):
     @property
     def sections(self) -> tuple[Column | Location, ...]:
         """The sections of a schema file: its columns, and each location in place of its columns."""
-        found: dict[str, Column | Location] = {}
+        sections: dict[str, Column | Location] = {}
         for column in self.columns:
             section = next((each for each in self.locations if column.name in each.names), column)
-            found.setdefault(section.name, section)
-        return tuple(found.values())
+            sections.setdefault(section.name, section)
+        return tuple(sections.values())
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:
@@ -260,10 +260,10 @@ class Schema(Summarized):
     def _add_locations(self) -> None:
         """Adds the columns of locations, and refuses those that cannot be distinguished from others."""
         object.__setattr__(self, "locations", tuple(self.locations))
-        own = [column for location in self.locations for column in location.columns]
+        columns = [column for location in self.locations for column in location.columns]
         if not all(isinstance(column, Column) for column in self.columns):
             raise SchemaError("columns must be a list of Column. Give locations as locations.", key="columns")
-        added = tuple(column for column in own if column.name not in self.names)
+        added = tuple(column for column in columns if column.name not in self.names)
         object.__setattr__(self, "columns", (*self.columns, *added))
         for location in self.locations:
             for column in location.columns:

@@ -112,8 +112,8 @@ def _check_units(schema: Schema, unit: str, table: pa.Table) -> Iterator[Finding
 def _check_shared(column: Column, units: pa.ChunkedArray, values: pa.ChunkedArray) -> Iterator[Finding]:
     """Units whose rows differ in a column that is declared per_unit. A null differs from a value."""
     pairs = pa.table({"unit": units, "value": values}).filter(pc.is_valid(units))
-    found = pairs.group_by("unit").aggregate([("value", "count_distinct", pc.CountOptions("all"))])
-    several = pc.sum(pc.greater(found.column("value_count_distinct"), 1)).as_py() or 0
+    counts = pairs.group_by("unit").aggregate([("value", "count_distinct", pc.CountOptions("all"))])
+    several = pc.sum(pc.greater(counts.column("value_count_distinct"), 1)).as_py() or 0
     about = (
         "several values here, but per_unit is true. Each row is used with its own value; synthetic units have one "
         "value each."

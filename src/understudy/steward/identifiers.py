@@ -56,7 +56,7 @@ def find_identifiers(schema: Schema, table: pa.Table) -> Iterator[Finding]:
 
 
 def _countable(values: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """The known values of a column of texts or whole numbers; None: no identifier has its type."""
+    """The known values of a column of strings or whole numbers; None: no identifier has its type."""
     values = values.cast(value_type(values.type)).drop_null()
     if pa.types.is_floating(values.type):  # whole numbers with nulls, as pandas holds them
         values = values.filter(pc.is_finite(values))

@@ -47,9 +47,9 @@ def split(
     schema = None if schema is None else as_schema(schema)
     is_file = isinstance(table, str | os.PathLike)  # without a schema its types are inferred from the values
     arrow, origin = read_table(table, schema if is_file else None)
-    train, held = split_arrow(arrow, test, unit or (None if schema is None else schema.unit))
+    train, held_out = split_arrow(arrow, test, unit or (None if schema is None else schema.unit))
     origin = with_real_ids(origin, arrow, schema)
-    return to_frame(train, origin), to_frame(held, origin)
+    return to_frame(train, origin), to_frame(held_out, origin)
 
 
 def with_real_ids(origin: Origin, table: pa.Table, schema: Schema | None) -> Origin:

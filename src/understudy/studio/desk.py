@@ -30,7 +30,7 @@ from understudy.schema import Schema
 from understudy.schema.column import KINDS
 from understudy.studio.forms import Problem, form_of, read_form
 from understudy.studio.jobs import Jobs, State, StudioError, failure_of, notes_of, write_json
-from understudy.studio.plans import Request, describe_book, describe_plan
+from understudy.studio.plan_page import Request, describe_book, describe_plan
 from understudy.synthesizers.registry import AUTO, describe_methods, name_of
 from understudy.tables import Origin, ReadOptions, draft_table
 from understudy.tables.path import table_stem
@@ -261,10 +261,10 @@ class Desk:
             return table.parent / name
         offered = {table.name: table} | {each: release / each for each in RELEASE_FILES}
         offered |= {f"{kind}.html": table.parent / kind / "report.html" for kind in REPORTS}
-        found = offered.get(name)
-        if found is None or not found.is_file():
+        content = offered.get(name)
+        if content is None or not content.is_file():
             raise StudioError(f"There is no file {name!r} of run {number}.")
-        return found
+        return content
 
     def report(self, number: int, kind: str, given: Mapping[str, Any]) -> dict[str, object]:
         """Starts an in-house report, which reads real rows: only after a person has confirmed that."""

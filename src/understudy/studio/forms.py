@@ -103,7 +103,7 @@ def read_rule(line: str) -> Rule:
 
 
 def _column_entry(column: object) -> dict[str, Any]:
-    """The keys of a column's section: texts of the form become the values that its kind has."""
+    """The keys of a column's section: strings of the form become the values that its kind has."""
     if not isinstance(column, dict):
         raise SchemaError("Every column of the form must be an object with a name.")
     entry = {key: value for key, value in column.items() if value is not None and value != ""}
@@ -126,7 +126,7 @@ def _column_entry(column: object) -> dict[str, Any]:
 
 
 def _class_of(text: object, target: object, entries: list[dict[str, Any]]) -> object:
-    """The class of the target that a text names: a number or a truth value where the target has such classes."""
+    """The class of the target that a string names: a number or a truth value where the target has such classes."""
     column = next((entry for entry in entries if entry.get("name") == target), {})
     if column.get("kind") == "boolean" and str(text).lower() in ("false", "true"):
         return str(text).lower() == "true"
@@ -135,7 +135,7 @@ def _class_of(text: object, target: object, entries: list[dict[str, Any]]) -> ob
 
 
 def _number(value: object) -> object:
-    """The number that a text is; anything else as it is, for the schema to refuse."""
+    """The number that a string spells; anything else as it is, for the schema to refuse."""
     for read in (int, float):
         try:
             return read(value) if isinstance(value, str) else value
@@ -145,5 +145,5 @@ def _number(value: object) -> object:
 
 
 def _problem_of(error: UnderstudyError, *, column: str | None = None) -> Problem:
-    found = getattr(error, "column", None) or column
-    return {"column": found, "key": getattr(error, "key", None), "rule": None, "message": str(error)}
+    name = getattr(error, "column", None) or column
+    return {"column": name, "key": getattr(error, "key", None), "rule": None, "message": str(error)}

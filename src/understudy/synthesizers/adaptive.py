@@ -359,7 +359,7 @@ class Adaptive:
             SizeLimit(model.domain, model, self._max_cells * (budget.number + 1) / self.rounds),
             total_need=total_need,
             precision=answers.present.sum() + budget.counts * budget.rounds_left,
-            most=len(model.domain.names),
+            max_chosen=len(model.domain.names),
             forest=budget.number == 0,
         )
 

@@ -146,11 +146,11 @@ class AutoGAN(GANSettings, NeuralMethod):
 
     def _check_domain(self, domain: Domain) -> None:
         """Refuses a table that these settings do not fit. Public facts only."""
-        most = self._most_features(domain)
-        if self.code_size is not None and self.code_size > most:
+        max_features = self._max_features(domain)
+        if self.code_size is not None and self.code_size > max_features:
             raise ConfigError(
-                f"code_size is {self.code_size}, but a row has at most {most} features. Use a smaller code_size, or "
-                "leave it out.",
+                f"code_size is {self.code_size}, but a row has at most {max_features} features. Use a smaller "
+                "code_size, or leave it out.",
                 setting="code_size",
             )
         if self.encoder == "dp_pca":
@@ -166,7 +166,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         """All columns, where dp_pca would measure too many products; estimated categories are merged until it fits."""
         return domain.names if self.encoder == "dp_pca" and sum(domain.sizes) > MAX_GRAM else ()
 
-    def _most_features(self, domain: Domain) -> int:
+    def _max_features(self, domain: Domain) -> int:
         """The most features that a row can have, from facts known before any query."""
 
         def of_number(size: int) -> int:

@@ -151,7 +151,7 @@ class BayesGAN(StepSettings, ModeSettings, GeneratorSettings, MarginalSettings):
     def _stages(self, num_rows: int, steps: int | None = None) -> tuple[Stage, ...]:
         """The schedule, of a number of steps that is tried or else of that of the settings."""
         first = STEP / num_rows if self.step_size is None else self.step_size
-        return stages(steps or self.num_steps, first, self.schedule, decay=DECAY, offset=OFFSET, most=MAX_STAGES)
+        return stages(steps or self.num_steps, first, self.schedule, decay=DECAY, offset=OFFSET, max_stages=MAX_STAGES)
 
     @property
     def _law(self) -> Law:
@@ -238,8 +238,8 @@ class BayesGAN(StepSettings, ModeSettings, GeneratorSettings, MarginalSettings):
         """Formal guarantee: the cost of the plan's queries. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""
         queries = self._planned(run)
-        each = self.discriminator_chains * self.updates
-        made = sum(event_of(query, SubsampledGaussian).steps for query in queries) // each
+        updates = self.discriminator_chains * self.updates
+        made = sum(event_of(query, SubsampledGaussian).steps for query in queries) // updates
         chosen = self if self.noise_multiplier is None else self._with_steps(made)
         options = RunOptions(keep_every=chosen._thinning, keep_last=chosen.samples_per_chain, progress=run.progress)
         prepared, kept = chosen._train(run, queries, options)
@@ -263,9 +263,9 @@ class BayesGAN(StepSettings, ModeSettings, GeneratorSettings, MarginalSettings):
         """Make the plan's queries. The number of steps is that of these settings."""
         rows, plan, ledger, domain = run.rows, run.plan, run.ledger, run.domain
         prepared = prepare(self, rows, plan, ledger)
-        schedule, each = self._stages(domain.num_rows), self.discriminator_chains * self.updates
+        schedule, updates = self._stages(domain.num_rows), self.discriminator_chains * self.updates
         charged = charge_langevin(
-            rows, queries, ledger, prepared.encoder, schedule=schedule, law=self._law, updates_each=each
+            rows, queries, ledger, prepared.encoder, schedule=schedule, law=self._law, updates_each=updates
         )
         is_private = charged.steps.is_private
         noise = min(event_of(query, SubsampledGaussian).noise_multiplier for query in queries) if is_private else 0.0

@@ -115,9 +115,9 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
     def _notes_on_groups(self, query: Query) -> tuple[Note, ...]:
         if self.clip_groups == 1:
             return ()
-        texts = []
+        warnings = []
         if self.fake_term == "separate":
-            texts.append(
+            warnings.append(
                 f"With clip_groups={self.clip_groups} gradients of real rows are clipped group by group, but those of "
                 "generated rows are not clipped: the critic is biased towards calling every row generated, and may "
                 "learn little else. Set fake_term=clipped."
@@ -125,12 +125,12 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
         largest = self.clip_norm if self.adaptive_clip == "none" else MAX_CLIP
         most = MAX_NOISE / event_of(query, SubsampledGaussian).noise_multiplier
         if self.clip_allocation == "equal" and largest / MIN_CLIP > most:
-            texts.append(
+            warnings.append(
                 "With clip_allocation=equal all weights get the noise of the largest clip norm. A group whose clip "
                 f"norm is more than {most:,.0f} times smaller cannot have it: the training then fails, and its budget "
                 "is spent. Set clip_allocation=optimal."
             )
-        return tuple(Note(text, Level.WARNING) for text in texts)
+        return tuple(Note(text, Level.WARNING) for text in warnings)
 
     def _train(self, run: Run, options: RunOptions) -> Trained:
         rows, plan, ledger = run.rows, run.plan, run.ledger

@@ -1,7 +1,7 @@
 """Method expressions: `mst`, `aim(max_rounds=50)`, `boosted(dpgan(steps=2000), rounds=400)`.
 
 An expression is a name with settings, and wrappers nest. Its structure is that of a Python call, which Python's own
-parser reads; values are written as in TOML, and a bare word is a text, or a method where one is expected.
+parser reads; values are written as in TOML, and a bare word is a string, or a method where one is expected.
 """
 
 import ast
@@ -116,7 +116,7 @@ class _Reader:
         return self.words[int(stand_in.removeprefix("_"))]
 
     def _refusal(self, reason: str) -> ConfigError:
-        words = re.sub(r"\b_\d+\b", lambda found: self._word(found.group()), reason)
+        words = re.sub(r"\b_\d+\b", lambda match: self._word(match.group()), reason)
         return ConfigError(f"The method {self.expression!r} cannot be read: {words}. Write name(setting=value, ...).")
 
     def _method(self, node: ast.expr) -> Synthesizer:

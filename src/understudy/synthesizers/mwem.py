@@ -179,23 +179,24 @@ class MWEM:
         return events
 
     def _notes(self, domain: Domain, groups: Sequence[Clique]) -> tuple[Note, ...]:
-        cells, texts = max(domain.size(group) for group in groups), []
+        cells, sentences = max(domain.size(group) for group in groups), []
         if len(groups) > 1:
             listed = "; ".join(", ".join(group) for group in groups)
-            texts.append(f"{len(groups)} groups of columns, independent of each other: {listed}.")
+            sentences.append(f"{len(groups)} groups of columns, independent of each other: {listed}.")
         if domain.target is not None and not self.measure_only:
-            texts.append(f"Queries with the target {domain.target!r} have weight {self.target_weight:g} in selections.")
+            weight = f"{self.target_weight:g}"
+            sentences.append(f"Queries with the target {domain.target!r} have weight {weight} in selections.")
         if self.too_large(domain.largest):
-            texts.append(
+            sentences.append(
                 f"If estimated categories make a histogram larger than {MAX_CELLS:,} cells, the rarest of them become "
                 "'other'. To keep them, declare them in the schema or use smaller splits."
             )
         if cells > MANY_CELLS:
-            texts.append(
+            sentences.append(
                 f"The largest histogram has {cells:,} cells: a run takes minutes and up to {cells * 40 / 2**30:.1g} "
                 "GB. Smaller splits are faster."
             )
-        return tuple(map(Note, texts))
+        return tuple(map(Note, sentences))
 
     def too_large(self, domain: Domain) -> tuple[str, ...]:
         """The columns of a group whose histogram would be too large; empty if all groups fit.
@@ -367,9 +368,9 @@ class Histogram:
         """`num_rows` returns the current estimate of the number of rows; by default the public number."""
         self.group, self._num_rows = group, num_rows or (lambda: domain.num_rows)
         self.log_probs = np.full(domain.shape(group), -math.log(domain.size(group)))
-        if own := [zeros for zeros in domain.zeros if set(zeros.columns) <= set(group)]:
+        if zeros_here := [zeros for zeros in domain.zeros if set(zeros.columns) <= set(group)]:
             # Weights of zero stay zero: the histogram is one of the possible cells, and starts uniform on them.
-            self.log_probs += sum(_broadcast(log_possible(zeros), zeros.columns, group) for zeros in own)
+            self.log_probs += sum(_broadcast(log_possible(zeros), zeros.columns, group) for zeros in zeros_here)
             self.log_probs -= _log_sum(self.log_probs)
         self.answers: dict[LinearQuery, np.ndarray] = {}
         self._times: Counter[LinearQuery] = Counter()

@@ -201,13 +201,13 @@ class VoteGAN(
         laplace = 1 - math.exp(-reach) / 2
         right = 0.5 * (1 + math.erf(reach / math.sqrt(2))) if self.vote_noise == "gaussian" else laplace
         spread = "standard deviation" if self.vote_noise == "gaussian" else "scale"
-        texts = [
+        sentences = [
             f"{teachers:,} teachers of about {domain.num_rows / teachers:,.0f} rows each vote on {queries:,} generated "
             f"rows, {queries // self.iterations} in each of {self.iterations} iterations.",
             f"Noise of a vote: {spread} {scale:,.1f} votes, {margin:.2f} of the full margin of {teachers / 2:,g}. If "
             f"three teachers in four agree on a row, its noisy majority is right with probability {right:.2f}.",
         ]
-        notes = list(map(Note, texts))
+        notes = list(map(Note, sentences))
         if margin > MARGIN * 1.001:
             fewer = max(1, math.floor(queries * (MARGIN / margin) ** 2 / self.iterations)) * self.iterations
             help_ = [f"more rows (about {domain.num_rows * margin / MARGIN:,.0f} with as many for each teacher)"]

@@ -136,11 +136,11 @@ class PrivBayes:
         limits = [max_cells // domain.size((child,)) for child in children]
         if len(children) * math.comb(len(placed), min(self.max_parents, len(placed))) > MAX_CANDIDATES:
             chosen = generator.integers(len(children), size=MAX_CANDIDATES)
-            found = {
+            candidates = {
                 Dependence(children[at], _random_maximal_set(domain, placed, limits[at], self.max_parents, generator))
                 for at in chosen
             }
-            return sorted(found, key=lambda each: (each.child, each.parents))
+            return sorted(candidates, key=lambda candidate: (candidate.child, candidate.parents))
         return [
             Dependence(child, parents)
             for child, limit in zip(children, limits, strict=True)

@@ -89,8 +89,8 @@ class Quail:
         shared = budget.after([RESERVED]) if spends_zcdp(self.inner) and not self.disjoint else budget
         parts: list[Plan] = []
         for target, learner in zip(targets, learners, strict=True):
-            own = dataclasses.replace(domain.only((*others, target)), num_rows=to_learn, target=target)
-            plan = learner.plan(own, shared.fraction_of_rest(fraction)).under(f"{name_of(learner)} for {target}")
+            known = dataclasses.replace(domain.only((*others, target)), num_rows=to_learn, target=target)
+            plan = learner.plan(known, shared.fraction_of_rest(fraction)).under(f"{name_of(learner)} for {target}")
             parts.append(_on_partition(plan, LEARN) if self.disjoint else plan)
         queries = tuple(query for part in parts for query in part)
         left = budget if self.disjoint else budget.after(queries)
@@ -177,12 +177,12 @@ class Quail:
         inner_key, *learner_keys = jax.random.split(run.key, 1 + len(targets))
         models, done = [], 0
         *learned, imitated = plan.parts
-        for number, (target, own, learner_key) in enumerate(zip(targets, learned, learner_keys, strict=True)):
-            done += len(own.queries)
+        for number, (target, learner_plan, learner_key) in enumerate(zip(targets, learned, learner_keys, strict=True)):
+            done += len(learner_plan.queries)
             inner_ledger = ledger.view(ledger.remaining.after(plan.queries[done:]))  # later queries are reserved
             begin, end = 0.3 * number / len(targets), 0.3 * (number + 1) / len(targets)
             rows, progress = to_learn.only((*others, target)), stretch_progress(run.progress, begin, end)
-            part = Run(rows, own, inner_ledger, key=learner_key, progress=progress)
+            part = Run(rows, learner_plan, inner_ledger, key=learner_key, progress=progress)
             models.append(self._learner(domain, target).fit(part))
             run.report(end, f"{target} learned")
         public = None if run.public is None else run.public.only([domain.index(name) for name in others])

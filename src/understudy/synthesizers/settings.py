@@ -88,14 +88,14 @@ class KeyOf(OneOf):
 class Listed:
     """Lists of some length, with or without repeated entries."""
 
-    least: int = 1
+    min_length: int = 1
     distinct: bool = False
 
     def admits(self, value: Sequence[object]) -> bool:
-        return len(value) >= self.least and (not self.distinct or len(set(value)) == len(value))
+        return len(value) >= self.min_length and (not self.distinct or len(set(value)) == len(value))
 
     def describe(self, kind: str) -> str:
-        entries = f"{self.least} entr{'y' if self.least == 1 else 'ies'}"
+        entries = f"{self.min_length} entr{'y' if self.min_length == 1 else 'ies'}"
         return f"{kind} with at least {entries}{', none twice' * self.distinct}"
 
 
@@ -173,7 +173,7 @@ def _admits(hint: Hint, value: object) -> bool:
 
 def _describe(hint: Hint) -> str:
     kind, checks = _parts(hint)
-    words: dict[Hint, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    words: dict[Hint, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
     words[type(None)] = "left out"
     if checks:
         named = _describe(kind)

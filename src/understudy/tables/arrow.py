@@ -17,23 +17,23 @@ from understudy.errors import TableError
 from understudy.schema.draft import is_text
 from understudy.tables.cast import in_dictionary, without_metadata
 from understudy.tables.labels import label_metadata
-from understudy.tables.path import TableLocation
+from understudy.tables.path import TablePath
 from understudy.tables.reading_batches import BatchReader, read_on
 from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches
 
 
-def open_parquet(location: TableLocation) -> BatchReader:
+def open_parquet(table_path: TablePath) -> BatchReader:
     """A Parquet file in batches; if only polars can read it, as one."""
 
     def read(num_rows: int) -> Iterator[pa.Table]:
-        recoded = functools.partial(_parquet_batches, location.path, num_rows, recode=True)
-        return read_on(_parquet_batches(location.path, num_rows), recoded)
+        recoded = functools.partial(_parquet_batches, table_path.path, num_rows, recode=True)
+        return read_on(_parquet_batches(table_path.path, num_rows), recoded)
 
     try:
-        with pq.ParquetFile(location.path) as file:
+        with pq.ParquetFile(table_path.path) as file:
             return BatchReader(_bare(file.schema_arrow), read)
     except pa.ArrowNotImplementedError:
-        return BatchReader(_read_by_polars(location, 0).schema, lambda _: iter([_read_by_polars(location)]))
+        return BatchReader(_read_by_polars(table_path, 0).schema, lambda _: iter([_read_by_polars(table_path)]))
 
 
 def _parquet_batches(path: Path, num_rows: int, *, recode: bool = False) -> Iterator[pa.Table]:
@@ -51,9 +51,9 @@ def _parquet_batches(path: Path, num_rows: int, *, recode: bool = False) -> Iter
         for batches in zip(*pieces, strict=True):
             columns = {name: batch.column(name) for batch in batches for name in batch.schema.names}
             for name in coded:
-                texts = columns[name].dictionary_encode()
+                strings = columns[name].dictionary_encode()
                 ordered = own.field(name).type.ordered
-                columns[name] = pa.DictionaryArray.from_arrays(texts.indices, texts.dictionary, ordered=ordered)
+                columns[name] = pa.DictionaryArray.from_arrays(strings.indices, strings.dictionary, ordered=ordered)
             yield pa.table({name: columns[name] for name in own.names})
             num_left -= batches[0].num_rows
         if num_left:  # pyarrow takes the end of a file that was cut for the end of the table
@@ -69,32 +69,32 @@ def _metadata_without_notes(path: Path) -> pq.FileMetaData:
         return pq.read_metadata(io.BytesIO(b"PAR1" + file.read().replace(b"ARROW:schema", b"ARROW:-other")))
 
 
-def open_arrow(location: TableLocation) -> BatchReader:
+def open_arrow(table_path: TablePath) -> BatchReader:
     """The record batches of an Arrow file or stream; an old Feather file has none, and is read whole."""
 
     def read(_: int) -> Iterator[pa.Table]:
-        with _open_ipc(location) as (reader, file):
+        with _open_ipc(table_path) as (reader, file):
             is_file = isinstance(reader, pa.RecordBatchFileReader)
             own = map(reader.get_batch, range(reader.num_record_batches)) if is_file else _whole_stream(reader, file)
             for batch in own:
                 yield _intact(without_metadata(pa.Table.from_batches([batch])))
 
-    with location.path.open("rb") as file:
+    with table_path.path.open("rb") as file:
         if file.read(4) == b"FEA1":
-            return BatchReader.of_table(_intact(without_metadata(pa.feather.read_table(str(location.path)))))
+            return BatchReader.of_table(_intact(without_metadata(pa.feather.read_table(str(table_path.path)))))
     try:
-        with _open_ipc(location) as (reader, _):
+        with _open_ipc(table_path) as (reader, _):
             return BatchReader(_bare(reader.schema), read)
     except pa.ArrowNotImplementedError:
-        return BatchReader(_read_by_polars(location, 0).schema, lambda _: iter([_read_by_polars(location)]))
+        return BatchReader(_read_by_polars(table_path, 0).schema, lambda _: iter([_read_by_polars(table_path)]))
 
 
 @contextlib.contextmanager
 def _open_ipc(
-    location: TableLocation,
+    table_path: TablePath,
 ) -> "Iterator[tuple[pa.RecordBatchFileReader | pa.RecordBatchStreamReader, pa.MemoryMappedFile]]":
     """Mapped into memory: a batch may be the whole table, and then only the part in use is read."""
-    with pa.memory_map(str(location.path)) as file:
+    with pa.memory_map(str(table_path.path)) as file:
         try:
             reader = pa.ipc.open_file(file)
         except pa.ArrowInvalid:
@@ -187,17 +187,17 @@ def _without_values(values: pa.Array, inside: list[pa.Array]) -> pa.Array:
     return pa.Array.from_buffers(plain, len(values), buffers, offset=values.offset, children=nulls)
 
 
-def _read_by_polars(location: TableLocation, num_rows: int | None = None) -> pa.Table:
+def _read_by_polars(table_path: TablePath, num_rows: int | None = None) -> pa.Table:
     """For 128-bit integers, which polars uses for a column with one very large value. Arrow lacks the type.
 
     Columns of a type that Arrow lacks become text.
     """
     if importlib.util.find_spec("polars") is None:
-        raise TableError(f"{location} has a column type that only polars can read. Install polars.")
+        raise TableError(f"{table_path} has a column type that only polars can read. Install polars.")
     import polars as pl
 
-    read = pl.read_parquet if location.suffix == ".parquet" else pl.read_ipc
-    frame = read(location.path, n_rows=num_rows)
+    read = pl.read_parquet if table_path.suffix == ".parquet" else pl.read_ipc
+    frame = read(table_path.path, n_rows=num_rows)
     columns = {}
     for series in frame.get_columns():
         try:
@@ -236,9 +236,9 @@ def _extend_dictionary(values: pa.ChunkedArray, known: dict[str, pa.Array], name
     """The values with the dictionary known so far, and what this batch adds at its end."""
     if not values.num_chunks:
         return values
-    own = values.unify_dictionaries().chunk(0).dictionary
-    before = known.get(name, own)
-    known[name] = pa.concat_arrays([before, own.filter(pc.is_null(pc.index_in(own, before)))])
+    dictionary = values.unify_dictionaries().chunk(0).dictionary
+    before = known.get(name, dictionary)
+    known[name] = pa.concat_arrays([before, dictionary.filter(pc.is_null(pc.index_in(dictionary, before)))])
     if len(known[name]) and not len(before):
         raise TableError(
             f"Column {name!r} has no values in the first batch and some in a later one, which Arrow files cannot hold. "

@@ -13,7 +13,7 @@ from understudy.errors import SchemaError
 from understudy.rules.sql import compute_sql, quote_text
 from understudy.schema import Column, Schema
 from understudy.schema.draft import is_text
-from understudy.tables.cells import INT64_MAX, INT64_MIN, arrow_texts, cell_text, decode_utf8, microseconds
+from understudy.tables.cells import INT64_MAX, INT64_MIN, arrow_strings, cell_text, decode_utf8, microseconds
 from understudy.tables.infer import convert_distinct, infer_style, is_untyped, read_as, unknown_format_error
 from understudy.tables.origin import common_type, flat_type, is_number, style_of, value_type
 
@@ -92,7 +92,7 @@ def _output_type(own: pa.Field, read: pa.Field, column: Column, *, drafted: bool
     arrow_type = value_type(own.type)
     if is_untyped(own) or pa.types.is_null(arrow_type) or flat_type(own.type) is None:
         return read.type
-    if is_text(value_type(read.type)) and not is_text(arrow_type):  # categories that became texts
+    if is_text(value_type(read.type)) and not is_text(arrow_type):  # categories that became strings
         number = pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type)
         if not (number or (pa.types.is_boolean(arrow_type) and column.categories is not None)):
             dictionary = pa.types.is_dictionary(own.type)
@@ -106,7 +106,7 @@ def value_kind(column: Column) -> str:
     """The kind to read values as: for declared categories, that of their type."""
     if column.kind == "categorical" and column.categories is not None:
         return {bool: "boolean", int: "integer", float: "real"}.get(type(column.categories[0]), "categorical")
-    return "categorical" if column.kind == "location" else column.kind  # a text that is read later
+    return "categorical" if column.kind == "location" else column.kind  # text that is read later
 
 
 def _declared_style(column: Column) -> dict[str, str]:
@@ -132,8 +132,8 @@ def _written_style(values: pa.ChunkedArray, column: Column, decimal: str | None)
     if value_kind(column) not in ("real", "boolean") or not is_text(value_type(values.type)):
         return {}
     distinct = without_missing(values, column).unique()
-    texts = distinct.dictionary_decode() if pa.types.is_dictionary(distinct.type) else distinct
-    return infer_style(texts.cast(pa.string()), value_kind(column), decimal)
+    strings = distinct.dictionary_decode() if pa.types.is_dictionary(distinct.type) else distinct
+    return infer_style(strings.cast(pa.string()), value_kind(column), decimal)
 
 
 def _as_drafted(values: pa.ChunkedArray, column: Column, decimal: str | None) -> pa.ChunkedArray:
@@ -185,14 +185,14 @@ def without_missing(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     words = pa.array([cell_text(word) for word in column.missing], pa.string())
 
     def convert(distinct: pa.Array) -> pa.Array:
-        texts = distinct if is_text(distinct.type) else arrow_texts(distinct)
-        is_missing = pc.is_in(pc.utf8_trim_whitespace(texts), words)
+        strings = distinct if is_text(distinct.type) else arrow_strings(distinct)
+        is_missing = pc.is_in(pc.utf8_trim_whitespace(strings), words)
         at = pa.array(np.arange(len(distinct)), mask=is_missing.to_numpy(zero_copy_only=False))
         return distinct.take(at)  # a choice between two arrays would refuse decimals beyond their precision
 
     try:
         return convert_distinct(values, convert)
-    except pa.ArrowTypeError:  # values without a text are none of these
+    except pa.ArrowTypeError:  # values without text are none of these
         return values
 
 
@@ -254,8 +254,8 @@ def declared_type(column: Column) -> pa.DataType:
 
 def is_zoned(column: Column) -> bool:
     """Whether a datetime column has a zone, by its format or its bounds."""
-    least = column.bounds[0] if column.bounds else None
-    return (column.format or "").endswith(("%z", "Z")) or (isinstance(least, datetime) and least.tzinfo is not None)
+    lower = column.bounds[0] if column.bounds else None
+    return (column.format or "").endswith(("%z", "Z")) or (isinstance(lower, datetime) and lower.tzinfo is not None)
 
 
 def _as_kind(values: pa.ChunkedArray, arrow_type: pa.DataType, kind: str) -> pa.ChunkedArray:
@@ -272,8 +272,8 @@ def _as_kind(values: pa.ChunkedArray, arrow_type: pa.DataType, kind: str) -> pa.
     if kind == "boolean" and number:
         return values if types.is_boolean(arrow_type) else pc.not_equal(values.cast(pa.float64(), safe=False), 0.0)
     if kind == "date" and types.is_timestamp(arrow_type):
-        moments = microseconds(values).cast(pa.timestamp("us", arrow_type.tz))
-        return (pc.local_timestamp(moments) if arrow_type.tz else moments).cast(pa.date32(), safe=False)
+        datetimes = microseconds(values).cast(pa.timestamp("us", arrow_type.tz))
+        return (pc.local_timestamp(datetimes) if arrow_type.tz else datetimes).cast(pa.date32(), safe=False)
     if kind == "date" and types.is_date(arrow_type):
         return values.cast(pa.date32(), safe=False)
     if kind == "datetime" and types.is_timestamp(arrow_type):
@@ -316,7 +316,7 @@ def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values as text, each by the rule of `cell_text`; raises for types without one, whatever the values."""
     if is_text(value_type(values.type)):
         return values.cast(pa.string())
-    return convert_distinct(values, arrow_texts)
+    return convert_distinct(values, arrow_strings)
 
 
 def normalize(table: pa.Table) -> pa.Table:
@@ -336,8 +336,8 @@ def normalize_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if types.is_dictionary(arrow_type):
         return _normalize_dictionary(values)
     if is_text(arrow_type):
-        texts = _without_broken_texts(values)
-        return pa.chunked_array([piece for chunk in texts.chunks for piece in _as_strings(chunk)], pa.string())
+        strings = _without_broken_strings(values)
+        return pa.chunked_array([piece for chunk in strings.chunks for piece in _as_strings(chunk)], pa.string())
     values = values.cast(common_type(arrow_type), safe=False)
     if types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
         return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
@@ -367,36 +367,36 @@ def _without_view(values: pa.Array) -> pa.Array:
 def _normalize_dictionary(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """The column with 32-bit codes and one dictionary for all chunks, if possible; else its values alone."""
     value_type, ordered = values.type.value_type, values.type.ordered
-    has_texts = is_text(value_type)
-    common = pa.string() if has_texts else common_type(value_type)
+    has_strings = is_text(value_type)
+    common = pa.string() if has_strings else common_type(value_type)
     try:
-        held = _without_broken_texts(values) if has_texts else values
-        return held.cast(pa.dictionary(pa.int32(), common, ordered=ordered), safe=False).unify_dictionaries()
+        intact = _without_broken_strings(values) if has_strings else values
+        return intact.cast(pa.dictionary(pa.int32(), common, ordered=ordered), safe=False).unify_dictionaries()
     except _NO_RULE:  # a null in a dictionary, or a value that a conversion does not expect
         plain = [_without_view(chunk.dictionary).take(chunk.indices) for chunk in values.chunks]
         coded = normalize_column(pa.chunked_array(plain, _COPIED.get(value_type, value_type))).dictionary_encode()
         return coded.cast(pa.dictionary(pa.int32(), common, ordered=ordered))
 
 
-def _as_strings(texts: pa.Array) -> list[pa.Array]:
+def _as_strings(strings: pa.Array) -> list[pa.Array]:
     """The same strings, in pieces of at most the 2 GB that a plain string array can hold."""
     try:
-        return [texts.cast(pa.string())]
+        return [strings.cast(pa.string())]
     except pa.ArrowInvalid:
-        if len(texts) == 1:  # one string of more than 2 GB
+        if len(strings) == 1:  # one string of more than 2 GB
             return [pa.nulls(1, pa.string())]
-        half = len(texts) // 2
-        return [*_as_strings(texts.slice(0, half)), *_as_strings(texts.slice(half))]
+        half = len(strings) // 2
+        return [*_as_strings(strings.slice(0, half)), *_as_strings(strings.slice(half))]
 
 
-def _without_broken_texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _without_broken_strings(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Nulls for strings that are not UTF-8, which Arrow can hold and most libraries cannot read."""
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        texts = values.cast(value_type(values.type))
+        strings = values.cast(value_type(values.type))
         chunks = [
-            pa.array(map(decode_utf8, chunk.cast(pa.binary()).to_pylist()), pa.string()) for chunk in texts.chunks
+            pa.array(map(decode_utf8, chunk.cast(pa.binary()).to_pylist()), pa.string()) for chunk in strings.chunks
         ]
         whole = pa.chunked_array(chunks, pa.string())
         return whole.dictionary_encode() if pa.types.is_dictionary(values.type) else whole

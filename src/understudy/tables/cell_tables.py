@@ -18,7 +18,7 @@ from understudy.schema import Column, Schema
 from understudy.tables.cast import as_declared_type, declared_type, without_missing
 from understudy.tables.cells import INT64_MAX, cell_text, to_plain
 from understudy.tables.infer import mark_untyped
-from understudy.tables.path import TableLocation
+from understudy.tables.path import TablePath
 
 
 def table_of_cells(columns: Mapping[str, Sequence[object]], declared: Schema | None) -> pa.Table:
@@ -111,11 +111,11 @@ def _typed_cell(cell: object) -> tuple[str, object]:
     return "", None
 
 
-def import_reader(package: str, extra: str, location: TableLocation, what: str, instead: str) -> ModuleType:
+def import_reader(package: str, extra: str, table_path: TablePath, what: str, instead: str) -> ModuleType:
     """The package that reads such files, which is optional."""
     if importlib.util.find_spec(package) is None:
         name = package.replace("_", "-")
         raise TableError(
-            f"{location}: {what} need the package {name}: {install_advice(extra)}. Or save {instead} as CSV."
+            f"{table_path}: {what} need the package {name}: {install_advice(extra)}. Or save {instead} as CSV."
         )
     return importlib.import_module(package)

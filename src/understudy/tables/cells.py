@@ -13,7 +13,7 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
-FIRST_MOMENT, LAST_MOMENT = (datetime.min - _EPOCH) // _MICROSECOND, (datetime.max - _EPOCH) // _MICROSECOND
+FIRST_DATETIME, LAST_DATETIME = (datetime.min - _EPOCH) // _MICROSECOND, (datetime.max - _EPOCH) // _MICROSECOND
 """The years 1 to 9999, in microseconds since 1970."""
 
 _MAX_DIGITS = 400
@@ -27,7 +27,7 @@ def to_plain(cell: object) -> object:
     """
     if isinstance(cell, np.datetime64):
         stamps = int(cell.astype("datetime64[us]").astype("int64"))
-        return None if stamps == INT64_MIN else moment_of(stamps)
+        return None if stamps == INT64_MIN else datetime_of(stamps)
     if isinstance(cell, np.generic):
         cell = cell.item()
     if isinstance(cell, Decimal):
@@ -75,16 +75,16 @@ def _plain_moment(cell: datetime) -> datetime | None:
     if unit is None:
         zoned = cell.tzinfo is not None and cell.utcoffset() is not None
         stamps = (cell - (_EPOCH.replace(tzinfo=UTC) if zoned else _EPOCH.replace(tzinfo=cell.tzinfo))) // _MICROSECOND
-        return moment_of(stamps, zoned=zoned)
+        return datetime_of(stamps, zoned=zoned)
     stamps = int(cell.asm8.astype("int64"))  # type: ignore[attr-defined]  # of pandas
     stamps = stamps // 1000 if unit == "ns" else stamps * {"s": 10**6, "ms": 10**3, "us": 1}[unit]
-    return moment_of(stamps, zoned=cell.tzinfo is not None)
+    return datetime_of(stamps, zoned=cell.tzinfo is not None)
 
 
-def moment_of(microseconds: int, *, zoned: bool = False) -> datetime:
-    """The moment so many microseconds after 1970, clamped to the years 1 to 9999."""
-    moment = _EPOCH + min(max(microseconds, FIRST_MOMENT), LAST_MOMENT) * _MICROSECOND
-    return moment.replace(tzinfo=UTC) if zoned else moment
+def datetime_of(microseconds: int, *, zoned: bool = False) -> datetime:
+    """The datetime that is this many microseconds after 1970, clamped to the years 1 to 9999."""
+    naive = _EPOCH + min(max(microseconds, FIRST_DATETIME), LAST_DATETIME) * _MICROSECOND
+    return naive.replace(tzinfo=UTC) if zoned else naive
 
 
 def decode_utf8(value: bytes | None) -> str | None:
@@ -95,13 +95,13 @@ def decode_utf8(value: bytes | None) -> str | None:
         return None
 
 
-def arrow_texts(distinct: pa.Array) -> pa.Array:
+def arrow_strings(distinct: pa.Array) -> pa.Array:
     """The values of a typed array as text, by the rule of `cell_text`; raises for types without one."""
     arrow_type, types = distinct.type, pa.types
     cells: Sequence[object]
     if types.is_timestamp(arrow_type):
         stamps = microseconds(distinct).to_pylist()
-        cells = [None if stamp is None else moment_of(stamp, zoned=arrow_type.tz is not None) for stamp in stamps]
+        cells = [None if stamp is None else datetime_of(stamp, zoned=arrow_type.tz is not None) for stamp in stamps]
     elif types.is_date(arrow_type):
         days = distinct.cast(pa.date32(), safe=False).cast(pa.int32()).to_pylist()
         cells = [None if d is None else date.fromordinal(min(max(d + 719_163, 1), date.max.toordinal())) for d in days]
@@ -122,15 +122,15 @@ def _within_a_day(times: pa.Array) -> pa.Array:
     return clamped.cast(ticks.type).cast(times.type)
 
 
-def microseconds(moments: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def microseconds(datetimes: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Timestamps of any unit as microseconds since 1970, clamped to the years 1 to 9999."""
-    stamps = moments.cast(pa.int64())
-    per_unit = {"s": 10**6, "ms": 10**3, "us": 1, "ns": 1}[moments.type.unit]
-    if moments.type.unit == "ns":
+    stamps = datetimes.cast(pa.int64())
+    per_unit = {"s": 10**6, "ms": 10**3, "us": 1, "ns": 1}[datetimes.type.unit]
+    if datetimes.type.unit == "ns":
         # Rounded down, as Python does: Arrow's division rounds towards zero.
         return pc.if_else(
             pc.less(stamps, 0), pc.subtract(pc.divide(pc.add(stamps, 1), 1000), 1), pc.divide(stamps, 1000)
         )
-    least, most = FIRST_MOMENT // per_unit, LAST_MOMENT // per_unit
-    stamps = pc.min_element_wise(pc.max_element_wise(stamps, least, skip_nulls=False), most, skip_nulls=False)
+    low, high = FIRST_DATETIME // per_unit, LAST_DATETIME // per_unit
+    stamps = pc.min_element_wise(pc.max_element_wise(stamps, low, skip_nulls=False), high, skip_nulls=False)
     return pc.multiply(stamps, per_unit)

@@ -23,22 +23,22 @@ from understudy.tables.cells import INT64_MAX, decode_utf8
 from understudy.tables.formatting import format_in_sql, require_case_insensitive_names, text_sql
 from understudy.tables.infer import mark_untyped
 from understudy.tables.labels import label_metadata
-from understudy.tables.path import TableLocation, explain_errors
+from understudy.tables.path import TablePath, explain_errors
 from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import RECORD_ROWS, OutputBatches, consume_in_thread
 
 
-def _choose_table(location: TableLocation, tables: Collection[str], main: str = "") -> str:
+def _choose_table(table_path: TablePath, tables: Collection[str], main: str = "") -> str:
     """The named table, in the database schema `main` if it names none, or the only one."""
-    name = location.table and location.table.removeprefix(f"{main}.")
+    name = table_path.table and table_path.table.removeprefix(f"{main}.")
     names = ", ".join(sorted(tables)) or "none"
     if name is None:
         if len(tables) == 1:
             return next(iter(tables))
         found = f"{len(tables)} tables: {names}" if tables else "no table"
-        raise TableError(f"{location} has {found}. Name one as {location}::NAME.")
+        raise TableError(f"{table_path} has {found}. Name one as {table_path}::NAME.")
     if name not in tables:
-        raise TableError(f"{dataclasses.replace(location, table=None)} has no table {name!r}. It has: {names}.")
+        raise TableError(f"{dataclasses.replace(table_path, table=None)} has no table {name!r}. It has: {names}.")
     return name
 
 
@@ -59,14 +59,14 @@ def _table_names(rows: Iterable[tuple[str, str]], main: str, prefix: str = "") -
     }
 
 
-def tables_in(location: TableLocation) -> list[str]:
+def tables_in(table_path: TablePath) -> list[str]:
     """The names of all tables of a database file, in lower case, since SQL ignores case."""
-    with explain_errors(location):
-        if location.suffix == ".duckdb":
-            with open_duckdb(location, read_only=True) as duck:
+    with explain_errors(table_path):
+        if table_path.suffix == ".duckdb":
+            with open_duckdb(table_path, read_only=True) as duck:
                 names = duck.execute("SELECT table_name FROM information_schema.tables").fetchall()
         else:
-            with contextlib.closing(sqlite3.connect(location.path)) as lite:
+            with contextlib.closing(sqlite3.connect(table_path.path)) as lite:
                 names = lite.execute("SELECT name FROM sqlite_master").fetchall()
     return [name.lower() for (name,) in names]
 
@@ -74,29 +74,29 @@ def tables_in(location: TableLocation) -> list[str]:
 # DuckDB
 
 
-def open_duckdb_table(location: TableLocation) -> BatchReader:
+def open_duckdb_table(table_path: TablePath) -> BatchReader:
     def read(num_rows: int) -> Iterator[pa.Table]:
-        with _query_duckdb(location) as rows, rows.to_arrow_reader(num_rows) as reader:
+        with _query_duckdb(table_path) as rows, rows.to_arrow_reader(num_rows) as reader:
             for batch in reader:
                 yield without_metadata(pa.Table.from_batches([batch]))
 
-    with _query_duckdb(location) as rows:
+    with _query_duckdb(table_path) as rows:
         return BatchReader(without_metadata(rows.limit(0).to_arrow_table()).schema, read)
 
 
 @contextlib.contextmanager
-def _query_duckdb(location: TableLocation) -> Iterator[duckdb.DuckDBPyRelation]:
-    with open_duckdb(location, read_only=True) as connection:
+def _query_duckdb(table_path: TablePath) -> Iterator[duckdb.DuckDBPyRelation]:
+    with open_duckdb(table_path, read_only=True) as connection:
         catalog = connection.execute("SELECT current_database()").fetchall()[0][0]
         tables = _list_tables(connection, catalog, "main")
-        chosen = tables[_choose_table(location, tables, "main")]
+        chosen = tables[_choose_table(table_path, tables, "main")]
         yield connection.sql(f"SELECT * FROM {chosen}")
 
 
 def write_duckdb(batches: OutputBatches, path: Path, name: str) -> None:
     """In one transaction: an error or interrupt before its end leaves the database as it was."""
     require_case_insensitive_names(batches.schema.names)
-    with open_duckdb(TableLocation(path, ".duckdb"), read_only=False) as connection:
+    with open_duckdb(TablePath(path, ".duckdb"), read_only=False) as connection:
 
         def load(rows: pa.RecordBatchReader) -> None:
             connection.register("understudy_rows", rows)
@@ -112,12 +112,12 @@ def write_duckdb(batches: OutputBatches, path: Path, name: str) -> None:
 
 
 @contextlib.contextmanager
-def open_duckdb(location: TableLocation, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_duckdb(table_path: TablePath, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
     try:
-        connection = connect(str(location.path), read_only=read_only)
+        connection = connect(str(table_path.path), read_only=read_only)
     except duckdb.Error as error:
         if "lock" in str(error):
-            raise TableError(f"{location.path} is open in another program. Close it first.") from None
+            raise TableError(f"{table_path.path} is open in another program. Close it first.") from None
         raise
     try:
         connection.execute("SET TimeZone = 'UTC'")
@@ -163,15 +163,15 @@ def _sqlite_kind(declared: str) -> str:
     return next((kind for kind, words in _SQLITE_WORDS.items() if any(word in declared.upper() for word in words)), "")
 
 
-def open_sqlite(location: TableLocation, schema: Schema | None = None) -> BatchReader:
+def open_sqlite(table_path: TablePath, schema: Schema | None = None) -> BatchReader:
     """Each value read by its own type as its column declares, in the schema or else in the database; and the types that
     the database declares, which the tool that created the table may have chosen by the values.
 
     A value that cannot be read so is null, as is text that is not UTF-8.
     """
-    with _connect_sqlite(location) as connection:
+    with _connect_sqlite(table_path) as connection:
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
-        name = _choose_table(location, [row[0] for row in rows if not row[0].startswith("sqlite_")])
+        name = _choose_table(table_path, [row[0] for row in rows if not row[0].startswith("sqlite_")])
         info = connection.execute(f"PRAGMA table_info({quote_name(name)})").fetchall()
     kinds = {row[1]: _sqlite_kind(row[2] or "") for row in info}
     columns = {column: _SQLITE_COLUMNS[kind or "text"] for column, kind in kinds.items()}
@@ -184,7 +184,7 @@ def open_sqlite(location: TableLocation, schema: Schema | None = None) -> BatchR
     types = own if schema is None else pa.schema([(c, declared_type(column)) for c, column in columns.items()])
 
     def read(num_rows: int) -> Iterator[pa.Table]:
-        with _connect_sqlite(location) as connection:
+        with _connect_sqlite(table_path) as connection:
             cursor = connection.execute(f"SELECT {', '.join(wanted)} FROM {quote_name(name)}")
             while rows := cursor.fetchmany(min(num_rows, 1 << 16)):
                 cells = zip(zip(*rows, strict=True), columns.values(), strict=True)
@@ -194,8 +194,8 @@ def open_sqlite(location: TableLocation, schema: Schema | None = None) -> BatchR
 
 
 @contextlib.contextmanager
-def _connect_sqlite(location: TableLocation) -> Iterator[sqlite3.Connection]:
-    with contextlib.closing(sqlite3.connect(f"{location.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+def _connect_sqlite(table_path: TablePath) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(f"{table_path.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         connection.text_factory = decode_utf8
         yield connection
 
@@ -252,25 +252,25 @@ def _sqlite_type(arrow_type: pa.DataType) -> str:
 # PostgreSQL
 
 
-def open_postgres(location: TableLocation) -> BatchReader:
+def open_postgres(table_path: TablePath) -> BatchReader:
     """A table: in batches with ADBC, all passes in one transaction; else read whole by DuckDB's extension."""
     if importlib.util.find_spec("adbc_driver_postgresql"):
-        return _open_adbc(location)
+        return _open_adbc(table_path)
     with contextlib.closing(connect()) as connection:
         if load_extension(connection, "postgres_scanner", network=True):
-            return BatchReader.of_table(_postgres_through_duckdb(location, connection))
+            return BatchReader.of_table(_postgres_through_duckdb(table_path, connection))
     raise TableError(
-        f"{location} needs DuckDB's postgres extension, which is not installed and cannot be downloaded. Install "
+        f"{table_path} needs DuckDB's postgres extension, which is not installed and cannot be downloaded. Install "
         "adbc-driver-postgresql, or export the table as Parquet."
     )
 
 
-def _postgres_through_duckdb(location: TableLocation, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+def _postgres_through_duckdb(table_path: TablePath, connection: duckdb.DuckDBPyConnection) -> pa.Table:
     connection.execute("SET TimeZone = 'UTC'")
-    with _explain_server_errors(location, duckdb.Error):
-        connection.execute(f"ATTACH {quote_text(location.url)} AS source (TYPE postgres, READ_ONLY)")
+    with _explain_server_errors(table_path, duckdb.Error):
+        connection.execute(f"ATTACH {quote_text(table_path.url)} AS source (TYPE postgres, READ_ONLY)")
     tables = _list_tables(connection, "source", "public")
-    chosen = tables[_choose_table(location, tables, "public")]
+    chosen = tables[_choose_table(table_path, tables, "public")]
     return without_metadata(connection.sql(f"SELECT * FROM {chosen}").to_arrow_table())
 
 
@@ -282,12 +282,12 @@ _ONE_ORDER = (
 """Makes every query of a transaction see the same rows in the same order, whatever others do meanwhile."""
 
 
-def _open_adbc(location: TableLocation) -> BatchReader:
+def _open_adbc(table_path: TablePath) -> BatchReader:
     """The connection stays open until the reader is no longer used."""
     dbapi = importlib.import_module("adbc_driver_postgresql.dbapi")
     with contextlib.ExitStack() as stack:
-        with _explain_server_errors(location, dbapi.Error):
-            connection = stack.enter_context(dbapi.connect(location.url))
+        with _explain_server_errors(table_path, dbapi.Error):
+            connection = stack.enter_context(dbapi.connect(table_path.url))
 
         def query(sql: str) -> Iterator[pa.Table]:
             try:
@@ -296,7 +296,7 @@ def _open_adbc(location: TableLocation) -> BatchReader:
                     with cursor.fetch_record_batch() as reader:
                         yield from _plain_batches(reader)
             except (dbapi.Error, pa.ArrowException, OSError):
-                raise _unreadable(location) from None
+                raise _unreadable(table_path) from None
 
         try:
             with connection.cursor() as cursor:
@@ -308,8 +308,8 @@ def _open_adbc(location: TableLocation) -> BatchReader:
                 )
                 tables = _table_names(cursor.fetchall(), "public")
         except dbapi.Error:
-            raise _unreadable(location) from None
-        chosen = f"SELECT * FROM {tables[_choose_table(location, tables, 'public')]}"
+            raise _unreadable(table_path) from None
+        chosen = f"SELECT * FROM {tables[_choose_table(table_path, tables, 'public')]}"
 
         def read(_: int) -> Iterator[pa.Table]:
             yield from query(chosen)
@@ -319,10 +319,10 @@ def _open_adbc(location: TableLocation) -> BatchReader:
         return BatchReader(empty.schema, read)
 
 
-def _unreadable(location: TableLocation) -> TableError:
+def _unreadable(table_path: TablePath) -> TableError:
     return TableError(
-        f"{location} cannot be read: the connection was lost, or this user lacks the SELECT privilege. Check both, and "
-        "run again."
+        f"{table_path} cannot be read: the connection was lost, or this user lacks the SELECT privilege. Check both, "
+        "and run again."
     )
 
 
@@ -337,22 +337,22 @@ def _without_opaque(table: pa.Table) -> pa.Table:
     """ADBC returns `numeric` as text in an extension type; reads it as real."""
     for i, field in enumerate(table.schema):
         if isinstance(field.type, pa.BaseExtensionType):
-            texts = pa.chunked_array([c.storage for c in table.column(i).chunks], field.type.storage_type)
+            strings = pa.chunked_array([c.storage for c in table.column(i).chunks], field.type.storage_type)
             if "numeric" in str(field.type):
-                texts = as_declared_type(texts, Column(name="", kind="real"))
-            table = table.set_column(i, pa.field(field.name, texts.type), texts)
+                strings = as_declared_type(strings, Column(name="", kind="real"))
+            table = table.set_column(i, pa.field(field.name, strings.type), strings)
     return table
 
 
 @contextlib.contextmanager
-def _explain_server_errors(location: TableLocation, *errors: type[Exception]) -> Iterator[None]:
+def _explain_server_errors(table_path: TablePath, *errors: type[Exception]) -> Iterator[None]:
     """Raises with the reason of the server, without the address, which may contain a password."""
     try:
         yield
     except errors as error:
-        found = re.search(r"(connection to server .*|FATAL: .*|could not .*)", str(error))
-        reason = found[1].rstrip(".") if found else "the address is not valid"
+        match = re.search(r"(connection to server .*|FATAL: .*|could not .*)", str(error))
+        reason = match[1].rstrip(".") if match else "the address is not valid"
         raise TableError(
-            f"Cannot connect to {location}: {reason}. Check host, user and database, and the password in"
+            f"Cannot connect to {table_path}: {reason}. Check host, user and database, and the password in"
             " PGPASSWORD or ~/.pgpass."
         ) from None

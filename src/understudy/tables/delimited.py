@@ -23,7 +23,7 @@ from understudy.tables.header import check_header, names_without_header
 from understudy.tables.infer import mark_untyped
 from understudy.tables.options import ReadOptions
 from understudy.tables.origin import value_type
-from understudy.tables.path import TEXT_SUFFIXES, TableLocation
+from understudy.tables.path import TEXT_SUFFIXES, TablePath
 from understudy.tables.reading_batches import BatchReader, read_on
 from understudy.tables.writing_batches import OutputBatches
 
@@ -45,45 +45,45 @@ class _FirstLine(NamedTuple):
     """Whether that line holds the names, and not a row."""
 
 
-def open_delimited(location: TableLocation, options: ReadOptions, declared: Sequence[str] | None = None) -> BatchReader:
+def open_delimited(table_path: TablePath, options: ReadOptions, declared: Sequence[str] | None = None) -> BatchReader:
     """All columns as text, without types; an empty field is null. `declared` are the names of a schema.
 
     One batch for each block of the file, and at least one.
     """
-    first = _read_first_line(location, options, declared)
+    first = _read_first_line(table_path, options, declared)
     separator = {"delimiter": first.delimiter} if first.delimiter != "," else None
     fields = [mark_untyped(pa.field(name, pa.string()), decimal=options.decimal) for name in first.names]
     types = pa.schema(fields, separator)
-    return BatchReader(types, lambda _: (rows.cast(types) for rows in _read_batches(location, first, options)))
+    return BatchReader(types, lambda _: (rows.cast(types) for rows in _read_batches(table_path, first, options)))
 
 
-def _read_batches(location: TableLocation, first: _FirstLine, options: ReadOptions) -> Iterator[pa.Table]:
+def _read_batches(table_path: TablePath, first: _FirstLine, options: ReadOptions) -> Iterator[pa.Table]:
     """All rows; one batch is held back, since its last row may be the extra one."""
     held = pa.table({name: pa.array([], pa.string()) for name in first.names})
     try:
         # If a row does not fit in a block, the rows that are left are read in larger ones.
-        larger = functools.partial(_parse, location, first, options, LONGEST_ROW)
-        for batch in read_on(_parse(location, first, options, BLOCK_BYTES), larger):
+        larger = functools.partial(_parse, table_path, first, options, LONGEST_ROW)
+        for batch in read_on(_parse(table_path, first, options, BLOCK_BYTES), larger):
             if batch.num_rows and held.num_rows:
                 yield held
             held = batch if batch.num_rows else held
     except (pa.ArrowInvalid, UnicodeError) as error:
-        require_encoding(location, options.encoding)
-        _require_equal_fields(location, first, options)
+        require_encoding(table_path, options.encoding)
+        _require_equal_fields(table_path, first, options)
         if "straddling" in str(error):
-            raise TableError(f"{location} has a row longer than 16 MB. Check for a missing closing quote.") from None
+            raise TableError(f"{table_path} has a row longer than 16 MB. Check for a missing closing quote.") from None
         raise
     rows = held.num_rows - 1
     # An unclosed quote silently takes in all that follows it, and then the extra last row is missing.
     if rows < 0 or any(values[rows].as_py() != _END for values in held.columns):
         raise TableError(
-            f"{location}: a quote is never closed, so the last field extends to the end of the file. Close it."
+            f"{table_path}: a quote is never closed, so the last field extends to the end of the file. Close it."
         )
     yield held.slice(0, rows)
 
 
 def _parse(
-    location: TableLocation,
+    table_path: TablePath,
     first: _FirstLine,
     options: ReadOptions,
     block_bytes: int,
@@ -93,7 +93,7 @@ def _parse(
 ) -> Iterator[pa.Table]:
     """The table in batches, with one extra row at the end, which holds `_END`."""
     names = first.names
-    with _open(location, options) as stream:
+    with _open(table_path, options) as stream:
         reader = pa.csv.open_csv(
             _StreamWithLastLine(stream, first.delimiter.join([_END] * len(names)).encode()),
             read_options=pa.csv.ReadOptions(
@@ -118,9 +118,9 @@ def _parse(
 
 
 @contextlib.contextmanager
-def _open(location: TableLocation, options: ReadOptions) -> Iterator[pa.NativeFile]:
+def _open(table_path: TablePath, options: ReadOptions) -> Iterator[pa.NativeFile]:
     """The bytes of a text file, in UTF-8. Reading raises a `UnicodeError` for bytes that do not fit its encoding."""
-    with pa.input_stream(str(location.path), compression="detect") as stream:
+    with pa.input_stream(str(table_path.path), compression="detect") as stream:
         yield stream if options.is_utf8 else pa.transcoding_input_stream(stream, options.encoding, "utf-8")
 
 
@@ -146,7 +146,7 @@ class _StreamWithLastLine(io.RawIOBase):
         return b"".join(pieces)
 
 
-def _require_equal_fields(location: TableLocation, first: _FirstLine, options: ReadOptions) -> None:
+def _require_equal_fields(table_path: TablePath, first: _FirstLine, options: ReadOptions) -> None:
     """Raises for the first line with too few or too many fields. Reads in one thread, which knows the line number."""
     ragged: list[tuple[int, int, int | None]] = []
 
@@ -155,76 +155,76 @@ def _require_equal_fields(location: TableLocation, first: _FirstLine, options: R
         return "error"
 
     with contextlib.suppress(pa.ArrowInvalid):
-        for _ in _parse(location, first, options, LONGEST_ROW, threads=False, on_ragged=on_ragged):
+        for _ in _parse(table_path, first, options, LONGEST_ROW, threads=False, on_ragged=on_ragged):
             pass
     if ragged:
         expected, found, row = ragged[0]
-        line = _physical_line(location, row, first.delimiter, options)
+        line = _physical_line(table_path, row, first.delimiter, options)
         where = "header" if first.is_header else "first line"
         raise TableError(
-            f"{location}, line {line or 'unknown'}: expected {expected} fields as in the {where}, found {found}."
+            f"{table_path}, line {line or 'unknown'}: expected {expected} fields as in the {where}, found {found}."
             f" Correct that line; a field that contains {first.delimiter!r} needs quotes.",
             line=line,
         ) from None  # the parser's own error quotes rows
 
 
-def _read_first_line(location: TableLocation, options: ReadOptions, declared: Sequence[str] | None) -> _FirstLine:
+def _read_first_line(table_path: TablePath, options: ReadOptions, declared: Sequence[str] | None) -> _FirstLine:
     """The column names, from the first line that is not blank or in place of it, and the delimiter."""
-    with pa.input_stream(str(location.path), compression="detect") as stream:
+    with pa.input_stream(str(table_path.path), compression="detect") as stream:
         start = bytes(stream.read(4))
     if options.is_utf8 and start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise TableError(f'{location} is UTF-16, expected UTF-8. Give --encoding utf-16 (encoding="utf-16").')
+        raise TableError(f'{table_path} is UTF-16, expected UTF-8. Give --encoding utf-16 (encoding="utf-16").')
     try:
-        with _open(location, options) as file:
+        with _open(table_path, options) as file:
             start = bytes(file.read(1 << 20))
     except UnicodeError:
-        require_encoding(location, options.encoding)
+        require_encoding(table_path, options.encoding)
         raise
     lines = io.StringIO(start.decode("utf-8-sig", errors="replace"), newline=None).read().lstrip("\n")
     if options.header is False and options.separator is not None and declared is not None and not lines.strip():
         return _FirstLine(list(declared), options.separator, False)  # a table without rows, or with nulls alone
     if not lines.strip():
-        raise TableError(f"{location} has no header line. Expected column names in the first line.")
-    delimiter = _choose_delimiter(lines.split("\n", 1)[0], location, options)
+        raise TableError(f"{table_path} has no header line. Expected column names in the first line.")
+    delimiter = _choose_delimiter(lines.split("\n", 1)[0], table_path, options)
     try:
         fields = next(csv.reader(io.StringIO(lines), delimiter=delimiter))
     except csv.Error:  # a very long field: with declared names the parser counts the fields
         if options.header is not False or declared is None:
             raise TableError(
-                f"{location}: a field of the first line is very long. Check for a missing quote."
+                f"{table_path}: a field of the first line is very long. Check for a missing quote."
             ) from None
         return _FirstLine(list(declared), delimiter, False)
     if "\ufffd" in "".join(fields):
-        require_encoding(location, options.encoding)
+        require_encoding(table_path, options.encoding)
     if options.header is False:
-        return _FirstLine(names_without_header(len(fields), declared, str(location)), delimiter, False)
-    check_header(fields, str(location), declared=declared, is_header=options.header)
+        return _FirstLine(names_without_header(len(fields), declared, str(table_path)), delimiter, False)
+    check_header(fields, str(table_path), declared=declared, is_header=options.header)
     return _FirstLine(fields, delimiter, True)
 
 
-def _choose_delimiter(line: str, location: TableLocation, options: ReadOptions) -> str:
+def _choose_delimiter(line: str, table_path: TablePath, options: ReadOptions) -> str:
     """The separator given, else by the ending; a .csv without a comma in its first line may use another.
 
     With a decimal comma the other separators come first, since the first line may hold numbers.
     """
-    delimiter = options.separator or TEXT_SUFFIXES[location.suffix]
-    if options.separator is None and location.suffix == ".csv" and ("," not in line or options.decimal == ","):
+    delimiter = options.separator or TEXT_SUFFIXES[table_path.suffix]
+    if options.separator is None and table_path.suffix == ".csv" and ("," not in line or options.decimal == ","):
         delimiter = next((mark for mark in ";\t|" if mark in line), ",")
     if delimiter == options.decimal == "," and "," not in line:  # a single column
         return ";"
     if delimiter == options.decimal:
         raise TableError(
-            f"{location}: the decimal mark {delimiter!r} is also the separator of its fields. Give the separator with"
+            f"{table_path}: the decimal mark {delimiter!r} is also the separator of its fields. Give the separator with"
             ' --separator (separator=";"), or leave --decimal out.'
         )
     return delimiter
 
 
-def require_encoding(location: TableLocation, encoding: str = "utf-8", *, can_choose: bool = True) -> None:
+def require_encoding(table_path: TablePath, encoding: str = "utf-8", *, can_choose: bool = True) -> None:
     """Raises for the first byte that does not fit the encoding. Called only after a failure."""
     decoder, before, line, piece = codecs.getincrementaldecoder(encoding)(), 0, 1, b"first"
     try:
-        with pa.input_stream(str(location.path), compression="detect") as stream:
+        with pa.input_stream(str(table_path.path), compression="detect") as stream:
             while piece:
                 piece = bytes(stream.read(1 << 20))
                 decoder.decode(piece, final=not piece).encode()
@@ -234,21 +234,21 @@ def require_encoding(location: TableLocation, encoding: str = "utf-8", *, can_ch
         byte = before - len(waited) + error.start
         line += error.object[: error.start].count(b"\n") - waited.count(b"\n")
         name = "UTF-8" if encoding == "utf-8" else encoding
-        advice = f". Convert it: iconv -f LATIN1 -t UTF-8 {location.path.name} > new"
+        advice = f". Convert it: iconv -f LATIN1 -t UTF-8 {table_path.path.name} > new"
         if can_choose:
             advice = '. Give its encoding, often --encoding cp1252 (encoding="cp1252"); others are latin-1 and utf-16.'
         if error.reason == "unexpected end of data":
             advice = ": it ends inside a character."
-        raise TableError(f"{location} is not {name} (line {line}, byte {byte}){advice}", line=line) from None
+        raise TableError(f"{table_path} is not {name} (line {line}, byte {byte}){advice}", line=line) from None
     except UnicodeError:
-        raise TableError(f"{location} is not {encoding}. Give another --encoding (encoding=...).") from None
+        raise TableError(f"{table_path} is not {encoding}. Give another --encoding (encoding=...).") from None
 
 
-def _physical_line(location: TableLocation, row: int | None, delimiter: str, options: ReadOptions) -> int | None:
+def _physical_line(table_path: TablePath, row: int | None, delimiter: str, options: ReadOptions) -> int | None:
     """The line of the file where a record starts: quoted fields may span lines. Called only after a failure."""
     if row is None:
         return None
-    with contextlib.suppress(csv.Error), pa.input_stream(str(location.path), compression="detect") as stream:
+    with contextlib.suppress(csv.Error), pa.input_stream(str(table_path.path), compression="detect") as stream:
         text = io.TextIOWrapper(cast(io.BufferedReader, stream), encoding=options.encoding, newline="")
         reader = csv.reader(text, delimiter=delimiter)
         end_of_last, records = 0, 0
@@ -264,9 +264,9 @@ FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
 """The beginning of a cell that a spreadsheet takes for a formula."""
 
 
-def starts_formula(texts: Iterable[object]) -> bool:
+def starts_formula(strings: Iterable[object]) -> bool:
     """Whether a spreadsheet would take one of these for a formula."""
-    return any(isinstance(text, str) and re.match(FORMULA, text) for text in texts)
+    return any(isinstance(text, str) and re.match(FORMULA, text) for text in strings)
 
 
 def escape_formulas(table: pa.Table) -> pa.Table:

@@ -31,23 +31,23 @@ class _Column(NamedTuple):
             return self._read(normalize_column(values))
         return normalize_column(self._read(values))
 
-    def _read(self, texts: pa.ChunkedArray) -> pa.ChunkedArray:
-        return texts if self.text_type is None else convert_distinct(texts, self.text_type.read)
+    def _read(self, strings: pa.ChunkedArray) -> pa.ChunkedArray:
+        return strings if self.text_type is None else convert_distinct(strings, self.text_type.read)
 
 
-def _add_texts(inferences: dict[str, TextInference], batch: pa.Table) -> None:
+def _add_strings(inferences: dict[str, TextInference], batch: pa.Table) -> None:
     """Takes in the strings of a batch.
 
     Columns that the source marks as untyped get a type by all rules, and other strings may turn out to be dates.
     """
     for field, values in zip(batch.schema, batch.columns, strict=True):
-        texts = values if is_untyped(field) else _normal_texts(values)
-        if texts is not None:
+        strings = values if is_untyped(field) else _normal_strings(values)
+        if strings is not None:
             marked = field if is_untyped(field) else mark_untyped(field, only_dates=True)
-            inferences.setdefault(field.name, inference_of(marked)).add(texts.unique().drop_null())
+            inferences.setdefault(field.name, inference_of(marked)).add(strings.unique().drop_null())
 
 
-def _normal_texts(values: pa.ChunkedArray) -> pa.ChunkedArray | None:
+def _normal_strings(values: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """The column as plain strings; None: it holds others."""
     is_plain = pa.types.is_string(normalize_column(pa.chunked_array([], values.type)).type)
     return normalize_column(values) if is_plain else None
@@ -59,7 +59,7 @@ def draft_stream(
     """The rows that `read` gives, in types drafted from all of them, and their origin. Reads them once, to the end."""
     inferences, num_rows, kept = dict[str, TextInference](), 0, _Kept()
     for batch in read():
-        _add_texts(inferences, batch)
+        _add_strings(inferences, batch)
         num_rows += batch.num_rows
         kept.add(batch)
     types = reader.types

@@ -31,7 +31,7 @@ def restyle(table: pa.Table, origin: Origin) -> pa.Table:
         target = parse_arrow_type(known.arrow) if known else None
         if target is not None:
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-                read = _format_texts(values, style) if is_text(value_type(target)) else _parse_numbers(values, target)
+                read = _format_strings(values, style) if is_text(value_type(target)) else _parse_numbers(values, target)
                 values = as_type(read, target)
         if "decimals" in style and pa.types.is_floating(values.type):
             values = pc.round(values, int(style["decimals"]))
@@ -105,7 +105,7 @@ def _parse_numbers(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedAr
     return pa.chunked_array([read_as(chunk.cast(pa.string()), kind) for chunk in values.chunks])
 
 
-def _format_texts(values: pa.ChunkedArray, style: dict[str, str]) -> pa.ChunkedArray:
+def _format_strings(values: pa.ChunkedArray, style: dict[str, str]) -> pa.ChunkedArray:
     """Values of a column that was text in its source, in its declared style; without one, unchanged."""
     types = pa.types
     has_format = types.is_boolean(values.type) or types.is_date(values.type) or types.is_timestamp(values.type)
@@ -120,7 +120,7 @@ def with_formatted_dates(table: pa.Table) -> pa.Table:
     for at, field in enumerate(table.schema):
         has_time = pa.types.is_date(field.type) or pa.types.is_timestamp(field.type)
         if has_time and "format" in style_of(field):
-            table = table.set_column(at, field.name, _format_texts(table.column(at), style_of(field)))
+            table = table.set_column(at, field.name, _format_strings(table.column(at), style_of(field)))
     return table
 
 

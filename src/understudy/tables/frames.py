@@ -211,8 +211,8 @@ def _is_typed_by_values(dtype: object) -> bool:
 
 def _dtype_of_kind(column: Column) -> str:
     """The pandas dtype of a declared kind; empty for text, whose dtype depends on the version of pandas."""
-    moment = "datetime64[us, UTC]" if is_zoned(column) else "datetime64[us]"
-    kinds = {"integer": "int64", "real": "float64", "boolean": "bool", "date": "datetime64[us]", "datetime": moment}
+    timestamps = "datetime64[us, UTC]" if is_zoned(column) else "datetime64[us]"
+    kinds = {"integer": "int64", "real": "float64", "boolean": "bool", "date": "datetime64[us]", "datetime": timestamps}
     return "int64" if column.kind == "id" else kinds.get(value_kind(column), "")
 
 
@@ -245,8 +245,8 @@ def _read_series(series: "pd.Series", column: Column) -> pa.ChunkedArray:
         return as_declared_type(pa.chunked_array([pa.array(numbers, from_pandas=True)]), column)
     if isinstance(series.dtype, np.dtype):
         with contextlib.suppress(pa.ArrowException, UnicodeEncodeError, ArithmeticError):  # if all are strings
-            texts = pa.array(series.to_numpy(dtype=object), pa.string(), from_pandas=True)
-            return as_declared_type(pa.chunked_array([texts]), column)
+            strings = pa.array(series.to_numpy(dtype=object), pa.string(), from_pandas=True)
+            return as_declared_type(pa.chunked_array([strings]), column)
         return read_cells(series.to_numpy(dtype=object), column)
     with contextlib.suppress(pa.ArrowException, UnicodeEncodeError, ArithmeticError, TypeError):
         values = pa.array(series, from_pandas=True)
@@ -387,6 +387,6 @@ def _to_polars(table: pa.Table, dtypes: Sequence[str]) -> "pl.DataFrame":
             values = as_type(values, pa.dictionary(pa.int32(), pa.string()))
         values = values.unify_dictionaries()
         categories = values.chunk(0).dictionary.cast(pa.string()).to_pylist() if values.num_chunks else []
-        texts = pl.Series(name, pl.from_arrow(values.cast(pa.large_string())))
-        columns.append(texts.cast(pl.Enum(categories) if dtype == "Enum" else pl.Categorical))
+        strings = pl.Series(name, pl.from_arrow(values.cast(pa.large_string())))
+        columns.append(strings.cast(pl.Enum(categories) if dtype == "Enum" else pl.Categorical))
     return pl.DataFrame(columns)

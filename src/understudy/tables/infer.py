@@ -99,7 +99,7 @@ def with_decimal_commas(table: pa.Table) -> list[str]:
 
 
 def read_as(
-    texts: pa.Array, kind: str, text_format: str | None = None, *, zoned: bool = False, decimal: str | None = None
+    strings: pa.Array, kind: str, text_format: str | None = None, *, zoned: bool = False, decimal: str | None = None
 ) -> pa.Array:
     """Strings read as the declared kind, each separately; null if that fails. Datetimes are in UTC if `zoned`.
 
@@ -107,8 +107,8 @@ def read_as(
     other arguments alone, not on the strings.
     """
     if kind == "boolean" and text_format is not None:
-        return _read_boolean(texts, text_format)
-    trimmed = without_null_words(texts)
+        return _read_boolean(strings, text_format)
+    trimmed = without_null_words(strings)
     if decimal is not None and kind in ("integer", "real"):
         trimmed = plain_numbers(trimmed, decimal)
     if kind in _READ_SQL:
@@ -116,12 +116,12 @@ def read_as(
     if text_format is None:
         return _read_unformatted(trimmed, kind, zoned=zoned)
     try:
-        moments = parse_datetimes(trimmed, [text_format])
+        datetimes = parse_datetimes(trimmed, [text_format])
     except duckdb.Error:
         raise unknown_format_error(text_format) from None
-    if zoned and kind == "datetime" and moments.type.tz is None:
-        moments = moments.cast(pa.timestamp("us", "UTC"))
-    return moments.cast(pa.date32() if kind == "date" else moments.type, safe=False)
+    if zoned and kind == "datetime" and datetimes.type.tz is None:
+        datetimes = datetimes.cast(pa.timestamp("us", "UTC"))
+    return datetimes.cast(pa.date32() if kind == "date" else datetimes.type, safe=False)
 
 
 def unknown_format_error(text_format: str) -> SchemaError:
@@ -131,28 +131,28 @@ def unknown_format_error(text_format: str) -> SchemaError:
     )
 
 
-def _read_boolean(texts: pa.Array, text_format: str) -> pa.Array:
+def _read_boolean(strings: pa.Array, text_format: str) -> pa.Array:
     """By the two declared words alone, one of which may mean null in other columns."""
     no, yes = text_format.split("/")
-    trimmed = pc.utf8_trim_whitespace(texts)
+    trimmed = pc.utf8_trim_whitespace(strings)
     return pc.if_else(pc.is_in(trimmed, pa.array([no, yes])), pc.equal(trimmed, yes), pa.scalar(None, pa.bool_()))
 
 
-def _read_unformatted(texts: pa.Array, kind: str, *, zoned: bool) -> pa.Array:
+def _read_unformatted(strings: pa.Array, kind: str, *, zoned: bool) -> pa.Array:
     """Dates and datetimes without a declared format: by the unambiguous formats, with or without a zone."""
     plain = [f"{day}{mark}{time}" for day in _UNAMBIGUOUS for mark in " T" for _, time in TIMES]
     with_zone = [f"{text_format}%z" for text_format in plain]
-    local = parse_datetimes(texts, [*_UNAMBIGUOUS, *plain])
-    zoned_moments = parse_datetimes(pc.replace_substring_regex(texts, r"Z$", "+00:00"), with_zone)
+    local = parse_datetimes(strings, [*_UNAMBIGUOUS, *plain])
+    with_offset = parse_datetimes(pc.replace_substring_regex(strings, r"Z$", "+00:00"), with_zone)
     if zoned:
-        return pc.coalesce(zoned_moments, local.cast(zoned_moments.type))
-    moments = pc.coalesce(local, zoned_moments.cast(local.type))
-    return moments.cast(pa.date32(), safe=False) if kind == "date" else moments
+        return pc.coalesce(with_offset, local.cast(with_offset.type))
+    datetimes = pc.coalesce(local, with_offset.cast(local.type))
+    return datetimes.cast(pa.date32(), safe=False) if kind == "date" else datetimes
 
 
-def infer_style(texts: pa.Array, kind: str, decimal: str | None = None) -> dict[str, str]:
+def infer_style(strings: pa.Array, kind: str, decimal: str | None = None) -> dict[str, str]:
     """Decimals of reals and words of booleans, inferred from the values. For drafted schemas only."""
-    present = without_null_words(texts).drop_null()
+    present = without_null_words(strings).drop_null()
     if kind == "real":
         decimals = Decimals()
         decimals.add(present if decimal is None else plain_numbers(present, decimal).drop_null())

@@ -17,7 +17,7 @@ from understudy.schema import Schema
 from understudy.tables.delimited import require_encoding
 from understudy.tables.formatting import copy_in_sql, datetime_sql, require_case_insensitive_names
 from understudy.tables.infer import mark_untyped
-from understudy.tables.path import TableLocation
+from understudy.tables.path import TablePath
 from understudy.tables.reading_batches import BatchReader
 from understudy.tables.writing_batches import OutputBatches
 
@@ -37,8 +37,8 @@ class TypedJsonLines:
     own: None = None
     """As in a `BatchReader`."""
 
-    def __init__(self, location: TableLocation) -> None:
-        self._location, self._is_known = location, False
+    def __init__(self, table_path: TablePath) -> None:
+        self._table_path, self._is_known = table_path, False
         self._types: dict[str, pa.DataType] = {}
 
     @property
@@ -60,7 +60,7 @@ class TypedJsonLines:
 
     def _blocks(self) -> Iterator[bytes]:
         """The bytes of the file, cut after line breaks."""
-        with pa.input_stream(str(self._location.path), compression="detect") as stream:
+        with pa.input_stream(str(self._table_path.path), compression="detect") as stream:
             left = b""
             while piece := bytes(stream.read(_BLOCK_BYTES)):
                 end = piece.rfind(b"\n") + 1
@@ -68,17 +68,17 @@ class TypedJsonLines:
                     yield block
                 left = piece[end:] if end else left + piece
                 if len(left) > 2 * _BLOCK_BYTES:
-                    raise TableError(f"{self._location} has a line longer than 16 MB. Expected one object per line.")
+                    raise TableError(f"{self._table_path} has a line longer than 16 MB. Expected one object per line.")
             if left.strip():
                 yield left
 
     def _parse(self, block: bytes, known: pa.Schema | None, num_before: int) -> pa.Table:
         try:
             table = _parse_block(block, known)
-            moments = [field for field in table.schema if pa.types.is_timestamp(field.type)]
-            if moments:  # pyarrow guesses datetimes; here the rules for text decide
-                texts = pa.schema([field.with_type(pa.string()) for field in moments])
-                table = _parse_block(block, texts).select(table.column_names)
+            datetimes = [field for field in table.schema if pa.types.is_timestamp(field.type)]
+            if datetimes:  # pyarrow guesses datetimes; here the rules for text decide
+                strings = pa.schema([field.with_type(pa.string()) for field in datetimes])
+                table = _parse_block(block, strings).select(table.column_names)
             table.validate(full=True)  # the parser accepts strings that are not UTF-8
             return table
         except pa.ArrowInvalid as error:
@@ -86,16 +86,16 @@ class TypedJsonLines:
 
     def _explain(self, block: bytes, message: str, num_before: int) -> TableError:
         """What is wrong with a block, without the parser's own message, which may quote values."""
-        require_encoding(self._location, can_choose=False)
+        require_encoding(self._table_path, can_choose=False)
         mixed = re.search(r"Column\(/([^)]*)\) changed from (\w+) to (\w+)", message)
         if mixed:
             return self._mixed(*mixed.groups())
         with sandbox() as connection:
-            _require_end(block[block.rfind(b"\n") + 1 :].decode(), connection, self._location)
+            _require_end(block[block.rfind(b"\n") + 1 :].decode(), connection, self._table_path)
         row = re.search(r"in row (\d+)", message)
         line = num_before + int(row[1]) + 1 if row else None
         return TableError(
-            f"{self._location}: {f'line {line}' if line else 'a line'} is not a JSON object. Expected one object per"
+            f"{self._table_path}: {f'line {line}' if line else 'a line'} is not a JSON object. Expected one object per"
             " line.",
             line=line,
         )
@@ -103,7 +103,7 @@ class TypedJsonLines:
     def _mixed(self, name: str, before: str, after: str) -> TableError:
         name = name.split("/")[0]  # nested names are part of the values
         return TableError(
-            f"{self._location}: column {name!r} holds both {before} and {after} values. Write them all in one type.",
+            f"{self._table_path}: column {name!r} holds both {before} and {after} values. Write them all in one type.",
             column=name,
         )
 
@@ -158,7 +158,7 @@ def _json_type(arrow_type: pa.DataType) -> str:
     return "string" if types.is_string(arrow_type) or types.is_timestamp(arrow_type) else "number"
 
 
-def open_json_texts(location: TableLocation, declared: Schema) -> BatchReader:
+def open_json_strings(table_path: TablePath, declared: Schema) -> BatchReader:
     """The declared columns as text, whatever their JSON types, so that no value decides a type.
 
     A missing key is a null, and a line that is not a JSON object is a row of nulls; but a file that ends inside a line
@@ -168,45 +168,45 @@ def open_json_texts(location: TableLocation, declared: Schema) -> BatchReader:
     types = pa.schema([mark_untyped(pa.field(name, pa.string())) for name in names])
 
     def read(num_rows: int) -> Iterator[pa.Table]:
-        for lines in _read_chunks(location, min(num_rows, 1 << 16)):
+        for lines in _read_chunks(table_path, min(num_rows, 1 << 16)):
             with sandbox() as connection:
-                _require_end(lines[-1], connection, location)
+                _require_end(lines[-1], connection, table_path)
                 connection.register("t", pa.table({"line": pa.array(lines, pa.string())}))
-                texts = _texts_of(connection, names)
-            yield texts.cast(types)
+                strings = _texts_of(connection, names)
+            yield strings.cast(types)
 
     return BatchReader(types, read)
 
 
-def _read_chunks(location: TableLocation, num_lines: int) -> Iterator[list[str]]:
+def _read_chunks(table_path: TablePath, num_lines: int) -> Iterator[list[str]]:
     """The lines of the file, `num_lines` at a time."""
-    with pa.input_stream(str(location.path), compression="detect") as stream:
+    with pa.input_stream(str(table_path.path), compression="detect") as stream:
         text = io.TextIOWrapper(cast(io.BufferedReader, stream), encoding="utf-8-sig", newline="\n")
         try:
             while lines := list(itertools.islice(text, num_lines)):
                 yield lines
         except UnicodeDecodeError:
-            require_encoding(location, can_choose=False)
+            require_encoding(table_path, can_choose=False)
             raise
 
 
-def _require_end(line: str, connection: duckdb.DuckDBPyConnection, location: TableLocation) -> None:
+def _require_end(line: str, connection: duckdb.DuckDBPyConnection, table_path: TablePath) -> None:
     """Raises if a line without a line break, which is the last of the file, is not complete."""
     if line.endswith("\n") or not line.strip():
         return
     if connection.execute("SELECT json_valid(?)", [line]).fetchall() != [(True,)]:
-        raise TableError(f"{location} ends inside a line: it is damaged or truncated. Write it again.")
+        raise TableError(f"{table_path} ends inside a line: it is damaged or truncated. Write it again.")
 
 
 def _texts_of(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> pa.Table:
     """The values of these keys in the lines of `t`; a blank line is not a row."""
     pointers = ", ".join(quote_text("/" + name.replace("~", "~0").replace("/", "~1")) for name in names)
     wanted = ", ".join(f"x[{i}] AS c{i}" for i in range(1, len(names) + 1))
-    texts = connection.sql(
+    strings = connection.sql(
         f"SELECT {wanted} FROM (SELECT CASE WHEN json_valid(line) AND json_type(line) = 'OBJECT'"
         f" THEN json_extract_string(line, [{pointers}]) END AS x FROM t WHERE trim(line, ' \t\r\n') <> '')"
     )
-    return texts.to_arrow_table().rename_columns(list(names))
+    return strings.to_arrow_table().rename_columns(list(names))
 
 
 def write_json_lines(batches: OutputBatches, path: Path) -> None:

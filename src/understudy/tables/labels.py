@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError
-from understudy.tables.path import TableLocation
+from understudy.tables.path import TablePath
 
 PREFIX = "understudy."
 SYNTHETIC = f"{PREFIX}synthetic"
@@ -57,10 +57,10 @@ def _text(value: bytes) -> str:
     return value.decode(errors="replace")
 
 
-def sidecar_path(location: TableLocation) -> Path:
+def sidecar_path(table_path: TablePath) -> Path:
     """fake.csv -> fake.csv.datapackage.json; base.duckdb::people -> base.duckdb-people.datapackage.json."""
-    table = "" if location.table is None else f"-{location.table.replace(os.sep, '_')}"
-    return location.path.with_name(f"{location.path.name}{table}{SIDECAR}")
+    table = "" if table_path.table is None else f"-{table_path.table.replace(os.sep, '_')}"
+    return table_path.path.with_name(f"{table_path.path.name}{table}{SIDECAR}")
 
 
 _UNREADABLE = (UnderstudyError, OSError, ValueError, pa.ArrowException, duckdb.Error, RecursionError)
@@ -73,10 +73,10 @@ def is_sample_of(path: str | os.PathLike[str], digest: str, release: str) -> boo
     A file of another name or content beside a data package is not the one that it describes.
     """
     with contextlib.suppress(*_UNREADABLE, LookupError, TypeError):
-        location = TableLocation.parse(os.fspath(path))
-        if label := label_metadata(_file_schema(location)):
+        table_path = TablePath.parse(os.fspath(path))
+        if label := label_metadata(_file_schema(table_path)):
             return label.get(f"{PREFIX}release") == release
-        package = _read_sidecar(sidecar_path(location))
+        package = _read_sidecar(sidecar_path(table_path))
         named = (package["synthetic"], package["release"]["sha256"], package["resources"][0]["hash"])
         return named == (True, release, f"sha256:{digest}")
     return False
@@ -86,10 +86,10 @@ def says_synthetic(source: object) -> bool:
     """Whether a frame or a file says that it is synthetic. Never fails, and reads no row."""
     if isinstance(source, str | os.PathLike):
         with contextlib.suppress(*_UNREADABLE):
-            location = TableLocation.parse(os.fspath(source))
+            table_path = TablePath.parse(os.fspath(source))
             return (
-                bool(label_metadata(_file_schema(location)))
-                or _read_sidecar(sidecar_path(location)).get("synthetic") is True
+                bool(label_metadata(_file_schema(table_path)))
+                or _read_sidecar(sidecar_path(table_path)).get("synthetic") is True
             )
         return False
     attributes = getattr(source, "attrs", None)  # of a pandas frame
@@ -99,11 +99,11 @@ def says_synthetic(source: object) -> bool:
     return isinstance(schema, pa.Schema) and bool(label_metadata(schema))
 
 
-def _file_schema(location: TableLocation) -> pa.Schema:
-    if location.suffix == ".parquet" and location.path.is_file():
-        return pq.read_schema(location.path)
-    if location.suffix in (".arrow", ".feather") and location.path.is_file():
-        with pa.memory_map(str(location.path)) as file:
+def _file_schema(table_path: TablePath) -> pa.Schema:
+    if table_path.suffix == ".parquet" and table_path.path.is_file():
+        return pq.read_schema(table_path.path)
+    if table_path.suffix in (".arrow", ".feather") and table_path.path.is_file():
+        with pa.memory_map(str(table_path.path)) as file:
             with contextlib.suppress(pa.ArrowInvalid):
                 return pa.ipc.open_file(file).schema
             file.seek(0)

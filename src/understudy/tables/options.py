@@ -7,7 +7,7 @@ from pathlib import Path
 
 from understudy.errors import ConfigError, TableError
 from understudy.schema import Schema
-from understudy.tables.path import TEXT_SUFFIXES, TableLocation, require_file
+from understudy.tables.path import TEXT_SUFFIXES, TablePath, require_file
 
 COMMON_ENCODINGS = ("utf-8", "cp1252", "latin-1", "utf-16")
 DECIMALS = (".", ",")
@@ -110,25 +110,25 @@ class ReadOptions:
 
 def resolve_reading(
     source: str | Path, schema: Schema | None, reading: ReadOptions | None
-) -> tuple[TableLocation, ReadOptions]:
+) -> tuple[TablePath, ReadOptions]:
     """Where a table is and how it is read; raises for options without a use, and where there is no file."""
-    location, reading = TableLocation.parse(source), reading or ReadOptions()
-    reading.require_use(location.suffix, str(location))
+    table_path, reading = TablePath.parse(source), reading or ReadOptions()
+    reading.require_use(table_path.suffix, str(table_path))
     is_declared = schema is not None and not schema.drafted
     if is_declared:
-        reading = reading.of_declared(location.suffix)
-    if location.suffix != "postgres":
+        reading = reading.of_declared(table_path.suffix)
+    if table_path.suffix != "postgres":
         # A JSON lines file without rows is an empty file, and so is a text file without rows and header.
-        is_headless = location.suffix == ".jsonl" or reading.header is False
-        require_file(location.path, may_be_empty=is_headless and is_declared)
-    return location, reading
+        is_headless = table_path.suffix == ".jsonl" or reading.header is False
+        require_file(table_path.path, may_be_empty=is_headless and is_declared)
+    return table_path, reading
 
 
 def _form_of(source: object) -> str | None:
     """Whether a path is that of a text file or of a workbook; None: neither, so that its columns have names."""
     if not isinstance(source, str | os.PathLike):
         return None
-    return _FORM_OF.get(TableLocation.parse(os.fspath(source)).suffix)
+    return _FORM_OF.get(TablePath.parse(os.fspath(source)).suffix)
 
 
 def _check_encoding(encoding: object) -> None:

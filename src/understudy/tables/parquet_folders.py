@@ -11,7 +11,7 @@ import pyarrow as pa
 from understudy.errors import TableError
 from understudy.tables.arrow import open_parquet
 from understudy.tables.infer import mark_untyped
-from understudy.tables.path import TableLocation, explain_errors, require_names
+from understudy.tables.path import TablePath, explain_errors, require_names
 from understudy.tables.reading_batches import BatchReader, Version, version_of
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -21,25 +21,27 @@ class _Part(NamedTuple):
     path: Path
     values: Mapping[str, str | None]
     """By its folders: of `year=2020/month=5/0.parquet` the year and the month, as text. Each is a column."""
-    label: TableLocation
-    """Its location for messages: without these values, which are those of rows."""
+    label: TablePath
+    """Its path for messages: without these values, which are those of rows."""
 
 
-def version_now(location: TableLocation) -> Version:
+def version_now(table_path: TablePath) -> Version:
     """The version of the files of a table. A server has none: there, all passes are in one transaction."""
-    if location.suffix == "postgres":
+    if table_path.suffix == "postgres":
         return ()
-    with explain_errors(location):
-        return version_of([part.path for part in _list_parts(location.path)] if location.is_folder else [location.path])
+    with explain_errors(table_path):
+        return version_of(
+            [part.path for part in _list_parts(table_path.path)] if table_path.is_folder else [table_path.path]
+        )
 
 
-def open_parquet_folder(location: TableLocation, *, is_declared: bool) -> BatchReader:
+def open_parquet_folder(table_path: TablePath, *, is_declared: bool) -> BatchReader:
     """The files one after another, each column in a type that holds its values in all files.
 
     With a declared schema (`is_declared`) a column with different types in them counts as one without a type: each file
     is then converted by itself.
     """
-    parts, readers = _open_parts(location)
+    parts, readers = _open_parts(table_path)
     differing = _differing([reader.types for reader in readers])
     if is_declared:
         fields = [mark_untyped(pa.field(f.name, pa.string())) if f.name in differing else f for f in readers[0].types]
@@ -51,7 +53,7 @@ def open_parquet_folder(location: TableLocation, *, is_declared: bool) -> BatchR
     except pa.ArrowException:
         name = differing[0]
         raise TableError(
-            f"{location}: column {name!r} has types in two of the {len(parts)} files that no one type can hold. Write"
+            f"{table_path}: column {name!r} has types in two of the {len(parts)} files that no one type can hold. Write"
             " it in one type, or declare its kind in a schema.",
             column=name,
         ) from None
@@ -74,7 +76,7 @@ def _list_parts(folder: Path) -> list[_Part]:
 
     What begins with a dot or an underscore is a note of the program that wrote the folder, and is left out.
     """
-    parts = list(_walk(folder, {}, TableLocation(folder, ".parquet")))
+    parts = list(_walk(folder, {}, TablePath(folder, ".parquet")))
     if not parts:
         raise TableError(f"{folder} is a folder, expected a file or a folder of Parquet files. There is none in it.")
     for part in parts:
@@ -86,7 +88,7 @@ def _list_parts(folder: Path) -> list[_Part]:
     return parts
 
 
-def _walk(folder: Path, values: Mapping[str, str | None], label: TableLocation) -> Iterator[_Part]:
+def _walk(folder: Path, values: Mapping[str, str | None], label: TablePath) -> Iterator[_Part]:
     """The files in a folder and in its `name=value` folders."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         name, equals, value = entry.name.partition("=")
@@ -99,16 +101,16 @@ def _walk(folder: Path, values: Mapping[str, str | None], label: TableLocation) 
             continue
         if entry.is_dir() and equals:
             more = {**values, unquote(name): None if value == _NULL else unquote(value)}
-            yield from _walk(Path(entry.path), more, TableLocation(label.path / f"{name}=*", ".parquet"))
+            yield from _walk(Path(entry.path), more, TablePath(label.path / f"{name}=*", ".parquet"))
         elif entry.is_file() and entry.name.lower().endswith((".parquet", ".pq")):
-            yield _Part(Path(entry.path), values, TableLocation(label.path / entry.name, ".parquet"))
+            yield _Part(Path(entry.path), values, TablePath(label.path / entry.name, ".parquet"))
         else:
             raise TableError(f"{label} holds {entry.name!r}, expected Parquet files alone. Move it to another folder.")
 
 
-def _open_parts(location: TableLocation) -> tuple[list[_Part], list[BatchReader]]:
+def _open_parts(table_path: TablePath) -> tuple[list[_Part], list[BatchReader]]:
     """All files; raises unless they have the same columns, in whatever order."""
-    parts = _list_parts(location.path)
+    parts = _list_parts(table_path.path)
     readers = [_open_part(part) for part in parts]
     names = readers[0].types.names
     for part, reader in zip(parts, readers, strict=True):
@@ -118,7 +120,7 @@ def _open_parts(location: TableLocation) -> tuple[list[_Part], list[BatchReader]
 
 def _open_part(part: _Part) -> BatchReader:
     with explain_errors(part.label):
-        types, read_file, _ = open_parquet(TableLocation(part.path, ".parquet"))
+        types, read_file, _ = open_parquet(TablePath(part.path, ".parquet"))
     added = [mark_untyped(pa.field(name, pa.string())) for name in part.values]
     require_names([*types.names, *part.values], str(part.label))
 
@@ -132,8 +134,8 @@ def _open_part(part: _Part) -> BatchReader:
     return BatchReader(pa.schema([*types, *added]), read)
 
 
-def _require_columns(part: _Part, found: Sequence[str], expected: Sequence[str], first: _Part) -> None:
-    absent, more = [[n for n in a if n not in b] for a, b in ((expected, found), (found, expected))]
+def _require_columns(part: _Part, names: Sequence[str], expected: Sequence[str], first: _Part) -> None:
+    absent, more = [[n for n in a if n not in b] for a, b in ((expected, names), (names, expected))]
     if absent or more:
         name = (absent + more)[0]
         verb = "lacks" if absent else "has"

@@ -1,4 +1,4 @@
-"""Table locations such as `people.csv` or `clinic.sqlite::patients`, and checks of what is there."""
+"""Paths of tables, such as `people.csv` or `clinic.sqlite::patients`, and checks of what is there."""
 
 import contextlib
 import dataclasses
@@ -45,7 +45,7 @@ _KNOWN = (
 
 
 @dataclasses.dataclass(frozen=True)
-class TableLocation:
+class TablePath:
     """A file, a folder of Parquet files, or one table of a database."""
 
     path: Path
@@ -55,7 +55,7 @@ class TableLocation:
     url: str = ""
 
     @classmethod
-    def parse(cls, source: str | Path) -> "TableLocation":
+    def parse(cls, source: str | Path) -> "TablePath":
         """Reads `people.csv`, a folder of Parquet files, `people.sqlite::patients` or a PostgreSQL address."""
         text = str(source)
         before, mark, after = text.rpartition("::")
@@ -109,18 +109,18 @@ class TableLocation:
         return f"{address}::{self.table}" if self.table else address
 
 
-SourceId: TypeAlias = TableLocation | int
-"""Identifies a source without holding any of its rows: the location of a path, the `id` of an object."""
+SourceId: TypeAlias = TablePath | int
+"""Identifies a source without holding any of its rows: the table path, or the `id` of an object."""
 
 
 def source_id(source: object) -> SourceId:
     """The identity of a frame or path. That of a frame is its own only while the frame exists."""
-    return TableLocation.parse(os.fspath(source)) if isinstance(source, str | os.PathLike) else id(source)
+    return TablePath.parse(os.fspath(source)) if isinstance(source, str | os.PathLike) else id(source)
 
 
 def is_same_source(one: SourceId, other: SourceId) -> bool:
     """Whether two sources are the same object, file or database table. Reads no row of either."""
-    if not (isinstance(one, TableLocation) and isinstance(other, TableLocation)):
+    if not (isinstance(one, TablePath) and isinstance(other, TablePath)):
         return one == other
     if one.suffix == "postgres" or other.suffix == "postgres":
         same = one.url == other.url
@@ -200,15 +200,17 @@ def require_types(table: pa.Table, where: str) -> None:
 
 
 @contextlib.contextmanager
-def explain_errors(location: TableLocation) -> Iterator[None]:
+def explain_errors(table_path: TablePath) -> Iterator[None]:
     """Replaces errors of other libraries, which may quote rows, by a `TableError`."""
     try:
         yield
     except UnderstudyError as error:
         raise_alone(error)
     except MemoryError:
-        raise_alone(TableError(f"{location} does not fit in memory."))
+        raise_alone(TableError(f"{table_path} does not fit in memory."))
     except (pa.ArrowException, duckdb.Error, sqlite3.Error, OSError, ValueError):
         names = {"postgres": "PostgreSQL", ".jsonl": "JSON lines", **_READ_ONLY}
-        name = names.get(location.suffix, location.suffix[1:].capitalize())
-        raise_alone(TableError(f"{location} cannot be read as {name}: it is damaged, truncated, or in another format."))
+        name = names.get(table_path.suffix, table_path.suffix[1:].capitalize())
+        raise_alone(
+            TableError(f"{table_path} cannot be read as {name}: it is damaged, truncated, or in another format.")
+        )

@@ -19,11 +19,11 @@ from understudy.tables.delimited import open_delimited
 from understudy.tables.drafting import comparable_columns, draft_stream
 from understudy.tables.excel import open_excel
 from understudy.tables.frames import Frame, explain_library, from_frame
-from understudy.tables.jsonlines import TypedJsonLines, open_json_texts
+from understudy.tables.jsonlines import TypedJsonLines, open_json_strings
 from understudy.tables.options import ReadOptions, resolve_reading
 from understudy.tables.origin import Origin
 from understudy.tables.parquet_folders import open_parquet_folder, version_now
-from understudy.tables.path import TEXT_SUFFIXES, TableLocation, explain_errors, require_names
+from understudy.tables.path import TEXT_SUFFIXES, TablePath, explain_errors, require_names
 from understudy.tables.reading_batches import BatchReader, Version, read_equal
 from understudy.tables.statistics_files import open_statistics_file
 from understudy.tables.stream import TableStream, batch_rows, without_rows
@@ -56,14 +56,14 @@ class DraftedTable(NamedTuple):
 def draft_table(source: str | os.PathLike[str], *, reading: ReadOptions | None = None) -> DraftedTable:
     """The types of a file, folder or database table, drafted from all its rows, and at most the first `FIRST_ROWS`."""
     rows, _ = open_table(source, reading=reading)
-    most = max(1, min(FIRST_ROWS, FIRST_VALUES // len(rows.schema)))
-    batches, num_left = [], most
+    max_rows = max(1, min(FIRST_ROWS, FIRST_VALUES // len(rows.schema)))
+    batches, num_left = [], max_rows
     for batch in rows:
         batches.append(batch.slice(0, num_left))
         num_left -= batches[-1].num_rows
         if not num_left:
             break
-    return DraftedTable(rows.schema, pa.concat_tables(batches), rows.num_rows is not None and rows.num_rows <= most)
+    return DraftedTable(rows.schema, pa.concat_tables(batches), rows.num_rows is not None and rows.num_rows <= max_rows)
 
 
 def open_table(
@@ -84,26 +84,26 @@ def open_table(
         if reading is not None:
             reading.require_use("", "The table")
         return _open_frame(nw.to_native(source, pass_through=True), schema, keep_types=keep_types)
-    location, reading = resolve_reading(source if isinstance(source, str) else Path(source), schema, reading)
-    version = version_now(location)
-    with explain_errors(location):
-        reader = _open_location(location, schema, reading)
-    read: Callable[[], Iterator[pa.Table]] = functools.partial(_read_rows, reader, location, version)
-    is_computed = location.suffix in _DATABASES  # a view is
+    table_path, reading = resolve_reading(source if isinstance(source, str) else Path(source), schema, reading)
+    version = version_now(table_path)
+    with explain_errors(table_path):
+        reader = _open_path(table_path, schema, reading)
+    read: Callable[[], Iterator[pa.Table]] = functools.partial(_read_rows, reader, table_path, version)
+    is_computed = table_path.suffix in _DATABASES  # a view is
     if schema is None:
         if is_computed:
-            read = read_equal(read, comparable_columns(reader.types), str(location))
-        return draft_stream(reader, read, str(location), is_computed=is_computed)
+            read = read_equal(read, comparable_columns(reader.types), str(table_path))
+        return draft_stream(reader, read, str(table_path), is_computed=is_computed)
     if schema.drafted:
-        return _read_whole(reader, read, schema, str(location), keep_types=keep_types)
-    require_names(reader.types.names, str(location))
+        return _read_whole(reader, read, schema, str(table_path), keep_types=keep_types)
+    require_names(reader.types.names, str(table_path))
     types = conform(normalize(without_rows(reader.types)), schema).schema
 
     def read_declared() -> Iterator[pa.Table]:
         for batch in read():
-            yield _in_types(conform(normalize(batch), schema), types, str(location))
+            yield _in_types(conform(normalize(batch), schema), types, str(table_path))
 
-    again = read_equal(read_declared, _used(types, schema), str(location)) if is_computed else read_declared
+    again = read_equal(read_declared, _used(types, schema), str(table_path)) if is_computed else read_declared
     return TableStream(types, again, is_computed=is_computed), _origin(reader, types, schema, keep_types=keep_types)
 
 
@@ -137,52 +137,50 @@ def _used(types: pa.Schema, schema: Schema) -> list[str]:
 # Files and databases
 
 
-def _open_location(
-    location: TableLocation, schema: Schema | None, reading: ReadOptions
-) -> BatchReader | TypedJsonLines:
+def _open_path(table_path: TablePath, schema: Schema | None, reading: ReadOptions) -> BatchReader | TypedJsonLines:
     """The reader of a file, folder or database table."""
     declared = schema if schema is not None and not schema.drafted else None
-    if location.is_folder:
-        return open_parquet_folder(location, is_declared=declared is not None)
-    match location.suffix:
+    if table_path.is_folder:
+        return open_parquet_folder(table_path, is_declared=declared is not None)
+    match table_path.suffix:
         case suffix if suffix in TEXT_SUFFIXES:
-            return open_delimited(location, reading, None if schema is None else schema.names)
+            return open_delimited(table_path, reading, None if schema is None else schema.names)
         case ".jsonl":
-            return TypedJsonLines(location) if declared is None else open_json_texts(location, declared)
+            return TypedJsonLines(table_path) if declared is None else open_json_strings(table_path, declared)
         case ".parquet":
-            return open_parquet(location)
+            return open_parquet(table_path)
         case ".feather" | ".arrow":
-            return open_arrow(location)
+            return open_arrow(table_path)
         case ".sqlite":
-            return open_sqlite(location, declared)
+            return open_sqlite(table_path, declared)
         case ".duckdb":
-            return open_duckdb_table(location)
+            return open_duckdb_table(table_path)
         case "postgres":
-            return open_postgres(location)
+            return open_postgres(table_path)
         case ".xlsx":
-            return open_excel(location, schema, reading)
-    return open_statistics_file(location, schema)
+            return open_excel(table_path, schema, reading)
+    return open_statistics_file(table_path, schema)
 
 
-def _read_rows(reader: BatchReader | TypedJsonLines, location: TableLocation, version: Version) -> Iterator[pa.Table]:
+def _read_rows(reader: BatchReader | TypedJsonLines, table_path: TablePath, version: Version) -> Iterator[pa.Table]:
     """The rows of a source in batches of even size, in its own types; raises if it has another version by now."""
     num_rows = batch_rows(len(reader.types))
-    return _of_even_size(_unchanged(reader.read(num_rows), location, version), num_rows)
+    return _of_even_size(_unchanged(reader.read(num_rows), table_path, version), num_rows)
 
 
-def _unchanged(batches: Iterator[pa.Table], location: TableLocation, version: Version) -> Iterator[pa.Table]:
+def _unchanged(batches: Iterator[pa.Table], table_path: TablePath, version: Version) -> Iterator[pa.Table]:
     """The batches; raises if the files have another version before, after, or when reading fails.
 
     All passes over a table must see the same rows.
     """
 
     def check() -> None:
-        if version_now(location) != version:
-            raise TableError(f"{location} changed while it was read. Run again.") from None
+        if version_now(table_path) != version:
+            raise TableError(f"{table_path} changed while it was read. Run again.") from None
 
     check()
     try:
-        with explain_errors(location):
+        with explain_errors(table_path):
             yield from batches
     except TableError:  # a file that is being written looks damaged
         check()

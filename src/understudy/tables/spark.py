@@ -22,7 +22,7 @@ from understudy.schema import Schema, match_columns
 from understudy.tables.cast import conform, normalize, output_schema
 from understudy.tables.origin import Origin
 from understudy.tables.parquet_folders import version_now
-from understudy.tables.path import TableLocation, require_names
+from understudy.tables.path import TablePath, require_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -134,13 +134,13 @@ def _arrow_types(frame: "DataFrame") -> pa.Schema:
 
 def _read_parquet(path: str, engine: str, at_end: contextlib.ExitStack | None) -> "DataFrame":
     """Columns that are named by folders (`year=2020/`) are text, as they are where Spark does not read them."""
-    location = TableLocation.parse(path)
+    table_path = TablePath.parse(path)
     spark = open_session(engine, at_end)
     setting = "spark.sql.sources.partitionColumnTypeInference.enabled"
     before = spark.conf.get(setting)
     try:
         spark.conf.set(setting, "false")
-        return spark.read.parquet(location.path.resolve().as_uri())
+        return spark.read.parquet(table_path.path.resolve().as_uri())
     except Exception as error:
         raise TableError(f"Spark cannot read {path} as Parquet ({type(error).__name__}). Check the files.") from None
     finally:
@@ -154,14 +154,14 @@ def _watch(path: str) -> Callable[[], None]:
     """
     if "://" not in path and not os.path.exists(path):  # before its ending is looked at: a folder need not have one
         raise TableError(f"{path} does not exist. Check the path.")
-    location = TableLocation.parse(path)
-    if location.suffix != ".parquet":
+    table_path = TablePath.parse(path)
+    if table_path.suffix != ".parquet":
         raise TableError(f"{path}: Spark reads Parquet alone here. Write it as Parquet, or use the engine local.")
-    opened = version_now(location)
+    opened = version_now(table_path)
 
     def check() -> None:
         with contextlib.suppress(OSError, TableError):
-            if version_now(location) == opened:
+            if version_now(table_path) == opened:
                 return
         raise TableError(f"{path} changed while it was read. Run again.")
 

@@ -84,11 +84,11 @@ class TableStream:
             return
         kept: list[pa.Table] = []
         num_bytes = num_rows = 0
-        most = batch_rows(len(self.schema))
+        max_rows = batch_rows(len(self.schema))
         for table in self._read():
             num_rows += table.num_rows
-            for start in range(0, table.num_rows, most):
-                batch = table.slice(start, most)
+            for start in range(0, table.num_rows, max_rows):
+                batch = table.slice(start, max_rows)
                 num_bytes += batch.nbytes
                 if num_bytes <= KEPT_BYTES:
                     kept.append(batch)

@@ -43,7 +43,7 @@ _DATES: tuple[tuple[str, tuple[str, ...]], ...] = (
 TIMES = ((r"\d{2}:\d{2}", "%H:%M"), (r"\d{2}:\d{2}:\d{2}", "%H:%M:%S"), (r"\d{2}:\d{2}:\d{2}\.\d{1,6}", "%H:%M:%S.%f"))
 _ZONES = (("", ""), ("Z", "Z"), (r"[+-]\d{2}:?\d{2}", "%z"))
 
-_MOMENTS = tuple(
+_DATETIMES = tuple(
     (date_pattern + mark + time_pattern + zone_pattern, tuple(f + mark + time_format + zone for f in date_formats))
     for date_pattern, date_formats in _DATES
     for mark in " T"
@@ -54,7 +54,7 @@ _MOMENTS = tuple(
 
 def looks_like_date(text: str) -> bool:
     """Whether a string has the form of a date or a datetime, in any of the known formats."""
-    return any(re.fullmatch(pattern, text, re.ASCII) for pattern, _ in (*_DATES, *_MOMENTS))
+    return any(re.fullmatch(pattern, text, re.ASCII) for pattern, _ in (*_DATES, *_DATETIMES))
 
 
 class TextType(NamedTuple):
@@ -73,17 +73,17 @@ class TextInference:
         """`only_dates`: nothing but dates and datetimes. `decimal` is the decimal mark; None: a point, and no thousands
         separators."""
         numbers: list[_Rule] = [] if only_dates else [_Integers(decimal), _Reals(decimal), _Booleans()]
-        dates = [_Moments(pattern, formats, is_date=True) for pattern, formats in _DATES]
-        moments = [_Moments(pattern, formats, is_date=False) for pattern, formats in _MOMENTS]
-        self._rules: list[_Rule] = [*numbers, *dates, *moments]
+        dates = [_Datetimes(pattern, formats, is_date=True) for pattern, formats in _DATES]
+        datetimes = [_Datetimes(pattern, formats, is_date=False) for pattern, formats in _DATETIMES]
+        self._rules: list[_Rule] = [*numbers, *dates, *datetimes]
         self._is_known = False
 
-    def add(self, texts: pa.Array) -> None:
+    def add(self, strings: pa.Array) -> None:
         """Takes in the distinct strings of a part of the column."""
         if not self._rules:
             return
-        trimmed = without_null_words(texts)
-        written, present = texts.filter(trimmed.is_valid()), trimmed.drop_null()
+        trimmed = without_null_words(strings)
+        written, present = strings.filter(trimmed.is_valid()), trimmed.drop_null()
         if len(present):
             self._is_known = True
             self._rules = [rule for rule in self._rules if rule.admits(written, present)]
@@ -145,7 +145,7 @@ class _Booleans:
         return None if words is None else TextType(functools.partial(_read_words, words=words), {"format": words})
 
 
-class _Moments:
+class _Datetimes:
     def __init__(self, pattern: str, formats: Sequence[str], *, is_date: bool) -> None:
         self._pattern, self._formats, self._is_date = pattern, formats, is_date
         self._digits = 0
@@ -175,10 +175,10 @@ class _Moments:
         if not self._is_date and text_format.endswith("%z"):
             zone = next(iter(self._zones))
             arrow_type = pa.timestamp("us", f"{zone[:3]}:{zone[3:]}" if len(self._zones) == 1 else "UTC")
-        return TextType(functools.partial(_read_moments, text_format=text_format, arrow_type=arrow_type), style)
+        return TextType(functools.partial(_read_datetimes, text_format=text_format, arrow_type=arrow_type), style)
 
 
-_Rule: TypeAlias = _Integers | _Reals | _Booleans | _Moments
+_Rule: TypeAlias = _Integers | _Reals | _Booleans | _Datetimes
 """One type that the strings of a column could have. It is asked whether it `admits` more of them until it does not,
 and what type was `found`, if all strings so far leave no doubt."""
 
@@ -187,32 +187,33 @@ class Decimals:
     """How many decimals numbers are written with, which are seen part by part."""
 
     def __init__(self) -> None:
-        self._least, self._most, self._has_exponents = 16, -1, False
+        self._min_decimals, self._max_decimals, self._has_exponents = 16, -1, False
 
-    def add(self, texts: pa.Array) -> None:
+    def add(self, strings: pa.Array) -> None:
         """Takes in some strings. Those that are not numbers do not count."""
-        plain = texts.filter(pc.match_substring_regex(texts, f"^(?:{ANY_NUMBER}|{INFINITY})$"))
+        plain = strings.filter(pc.match_substring_regex(strings, f"^(?:{ANY_NUMBER}|{INFINITY})$"))
         self._has_exponents |= bool(pc.any(pc.match_substring_regex(plain, "[0-9.][eE]")).as_py())
         plain = plain.filter(pc.invert(pc.match_substring(plain, "n")))  # infinities have no decimals
         if len(plain):
             point = pc.find_substring(plain, ".")
             written = pc.if_else(pc.less(point, 0), 0, pc.subtract(pc.subtract(pc.utf8_length(plain), point), 1))
-            least, most = pc.min_max(written).as_py().values()
-            self._least, self._most = min(self._least, least), max(self._most, most)
+            low, high = pc.min_max(written).as_py().values()
+            self._min_decimals, self._max_decimals = min(self._min_decimals, low), max(self._max_decimals, high)
 
     def style(self) -> dict[str, str]:
         """The largest number of decimals, and whether all values have that many."""
-        if self._has_exponents or not 0 <= self._most <= 15:  # more are digits of a binary fraction, not a precision
+        if self._has_exponents or not 0 <= self._max_decimals <= 15:  # more are digits of a binary fraction
             return {}
-        return {"decimals": str(self._most)} | ({"padded": "true"} if self._least == self._most else {})
+        padded = {"padded": "true"} if self._min_decimals == self._max_decimals else {}
+        return {"decimals": str(self._max_decimals), **padded}
 
 
 # Reading
 
 
-def without_null_words(texts: pa.Array) -> pa.Array:
+def without_null_words(strings: pa.Array) -> pa.Array:
     """The strings without spaces around them, and nulls for those that mean a null."""
-    trimmed = pc.utf8_trim_whitespace(texts)
+    trimmed = pc.utf8_trim_whitespace(strings)
     return pc.if_else(pc.is_in(pc.utf8_lower(trimmed), pa.array(NULL_WORDS)), pa.scalar(None, pa.string()), trimmed)
 
 
@@ -220,26 +221,26 @@ _SPACES = " '\u2019\u00a0\u202f"
 """Thousands separators of either decimal mark: spaces and apostrophes."""
 
 
-def plain_numbers(texts: pa.Array, decimal: str) -> pa.Array:
+def plain_numbers(strings: pa.Array, decimal: str) -> pa.Array:
     """Numbers with this decimal mark, perhaps with thousands separators, as computers write them; all else is null."""
     marks = [*_SPACES, "." if decimal == "," else ","]
     grouped = "|".join(rf"[0-9]{{1,3}}(?:{re.escape(mark)}[0-9]{{3}})+" for mark in marks)
     sign = re.escape(decimal)
     number = rf"[+-]?(?:(?:[0-9]+|{grouped})(?:{sign}[0-9]*)?|{sign}[0-9]+)(?:[eE][+-]?[0-9]+)?|{INFINITY}"
-    is_number = pc.match_substring_regex(texts, f"^(?:{number})$")
-    bare = pc.replace_substring_regex(texts, f"[{re.escape(''.join(marks))}]", "")
+    is_number = pc.match_substring_regex(strings, f"^(?:{number})$")
+    bare = pc.replace_substring_regex(strings, f"[{re.escape(''.join(marks))}]", "")
     plain = pc.replace_substring(bare, decimal, ".")
     return pc.if_else(is_number, plain, pa.scalar(None, pa.string()))
 
 
-def parse_datetimes(texts: pa.Array, formats: Sequence[str]) -> pa.Array:
+def parse_datetimes(strings: pa.Array, formats: Sequence[str]) -> pa.Array:
     """Timestamps by the first format that reads a string, else null; in UTC if the format has a zone."""
     listed = ", ".join(quote_text(text_format) for text_format in formats)
     expression = f"try_strptime(v, {listed})" if len(formats) == 1 else f"try_strptime(v, [{listed}])"
-    moments = compute_sql(expression, texts)
+    datetimes = compute_sql(expression, strings)
     if formats[0].endswith("Z"):
-        moments = moments.cast(pa.timestamp("us", "UTC"))
-    return moments
+        datetimes = datetimes.cast(pa.timestamp("us", "UTC"))
+    return datetimes
 
 
 def _plain(trimmed: pa.Array, decimal: str | None) -> pa.Array:
@@ -253,20 +254,20 @@ def _can_cast(numbers: pa.Array, arrow_type: pa.DataType) -> bool:
         return False
 
 
-def _all_match(texts: pa.Array, pattern: str) -> bool:
+def _all_match(strings: pa.Array, pattern: str) -> bool:
     """Whether all match. Tries the first few before the rest."""
     pattern = f"^(?:{pattern})$"
-    return all(pc.all(pc.match_substring_regex(part, pattern)).as_py() for part in (texts[:20], texts))
+    return all(pc.all(pc.match_substring_regex(part, pattern)).as_py() for part in (strings[:20], strings))
 
 
-def _read_numbers(texts: pa.Array, *, decimal: str | None, arrow_type: pa.DataType) -> pa.Array:
-    return _plain(without_null_words(texts), decimal).cast(arrow_type)
+def _read_numbers(strings: pa.Array, *, decimal: str | None, arrow_type: pa.DataType) -> pa.Array:
+    return _plain(without_null_words(strings), decimal).cast(arrow_type)
 
 
-def _read_words(texts: pa.Array, *, words: str) -> pa.Array:
-    return pc.equal(without_null_words(texts), words.split("/")[1])
+def _read_words(strings: pa.Array, *, words: str) -> pa.Array:
+    return pc.equal(without_null_words(strings), words.split("/")[1])
 
 
-def _read_moments(texts: pa.Array, *, text_format: str, arrow_type: pa.DataType | None) -> pa.Array:
-    moments = parse_datetimes(without_null_words(texts), [text_format])
-    return moments if arrow_type is None else moments.cast(arrow_type)
+def _read_datetimes(strings: pa.Array, *, text_format: str, arrow_type: pa.DataType | None) -> pa.Array:
+    datetimes = parse_datetimes(without_null_words(strings), [text_format])
+    return datetimes if arrow_type is None else datetimes.cast(arrow_type)

@@ -21,7 +21,7 @@ from understudy.tables.formatting import restyle
 from understudy.tables.jsonlines import write_json_lines
 from understudy.tables.labels import sidecar_path
 from understudy.tables.origin import Origin
-from understudy.tables.path import POSTGRES, TEXT_SUFFIXES, TableLocation
+from understudy.tables.path import POSTGRES, TEXT_SUFFIXES, TablePath
 from understudy.tables.writing_batches import OutputBatches
 
 _WRITERS: dict[str, Callable[[OutputBatches, Path], None]] = {
@@ -41,7 +41,7 @@ _ERRORS = (duckdb.Error, sqlite3.Error, pa.ArrowException)
 class WrittenTable:
     """A table whose rows have been written, for its description."""
 
-    location: TableLocation
+    table_path: TablePath
     """Where it will be."""
     file: Path | None
     """The file that it is in now; None: a table of a database, which may hold others."""
@@ -93,57 +93,57 @@ def write_batches(
     strings and column names that begin with = + - @, a tab or a carriage return, which spreadsheets treat as formulas.
     """
     check_writable(path, force=force, table=True, sidecar=describe is not None)
-    location = TableLocation.parse(path)
+    table_path = TablePath.parse(path)
     if escape_formulas:
-        check_escapable(location)
+        check_escapable(table_path)
         batches = map(delimited.escape_formulas, batches)
     rows = OutputBatches(batches)
-    if location.suffix in TEXT_SUFFIXES and location.suffix != ".csv":
-        delimiter = TEXT_SUFFIXES[location.suffix]
+    if table_path.suffix in TEXT_SUFFIXES and table_path.suffix != ".csv":
+        delimiter = TEXT_SUFFIXES[table_path.suffix]
 
     with contextlib.ExitStack() as beside:
         # Entered first, so that it appears last: a description without its table would be wrong.
         sidecar = None
         if describe is not None:
-            sidecar = beside.enter_context(atomic_path(sidecar_path(location), force=force))
+            sidecar = beside.enter_context(atomic_path(sidecar_path(table_path), force=force))
 
         def finish(file: Path | None) -> None:
             if sidecar is None or describe is None:
                 return
             written = WrittenTable(
-                location=location, file=file, schema=rows.schema, num_rows=rows.num_rows, delimiter=delimiter
+                table_path=table_path, file=file, schema=rows.schema, num_rows=rows.num_rows, delimiter=delimiter
             )
             sidecar.write_bytes(describe(written))
             sync(sidecar)
 
-        _write(rows, location, delimiter, finish, force=force)
+        _write(rows, table_path, delimiter, finish, force=force)
 
 
 def _write(
-    rows: OutputBatches, location: TableLocation, delimiter: str, finish: Callable[[Path | None], None], *, force: bool
+    rows: OutputBatches, table_path: TablePath, delimiter: str, finish: Callable[[Path | None], None], *, force: bool
 ) -> None:
     """Writes the rows, and calls `finish` with the file before it appears."""
-    if location.table is None:
-        with atomic_path(location.path, force=force, errors=_ERRORS) as part:
-            if location.suffix in TEXT_SUFFIXES:
+    if table_path.table is None:
+        with atomic_path(table_path.path, force=force, errors=_ERRORS) as part:
+            if table_path.suffix in TEXT_SUFFIXES:
                 write_delimited(rows, part, delimiter)
             else:
-                _WRITERS[location.suffix](rows, part)
+                _WRITERS[table_path.suffix](rows, part)
             finish(part)
-    elif location.path.exists():  # it holds other tables, so a transaction takes the place of a new file
-        with explain_failure(location.path, *_ERRORS):
-            _DATABASE_WRITERS[location.suffix](rows, location.path, location.table)
+    elif table_path.path.exists():  # it holds other tables, so a transaction takes the place of a new file
+        with explain_failure(table_path.path, *_ERRORS):
+            _DATABASE_WRITERS[table_path.suffix](rows, table_path.path, table_path.table)
             finish(None)
     else:
-        with atomic_path(location.path, errors=_ERRORS) as part:
-            _DATABASE_WRITERS[location.suffix](rows, part, location.table)
+        with atomic_path(table_path.path, errors=_ERRORS) as part:
+            _DATABASE_WRITERS[table_path.suffix](rows, part, table_path.table)
             finish(None)
 
 
-def check_escapable(location: TableLocation) -> None:
+def check_escapable(table_path: TablePath) -> None:
     """Only text files have cells that a spreadsheet reads as formulas."""
-    if location.suffix not in TEXT_SUFFIXES:
-        raise TableError(f"{location}: --escape-formulas (escape_formulas=True) is for CSV and other text files.")
+    if table_path.suffix not in TEXT_SUFFIXES:
+        raise TableError(f"{table_path}: --escape-formulas (escape_formulas=True) is for CSV and other text files.")
 
 
 def check_writable(
@@ -158,20 +158,20 @@ def check_writable(
     if not table and not is_database:
         require_free(Path(path), force=force)
         return
-    location = TableLocation.parse(str(path))
-    if location.suffix == "postgres":
+    table_path = TablePath.parse(str(path))
+    if table_path.suffix == "postgres":
         raise TableError("PostgreSQL tables can only be read. Write a file, and load it with the database's own tools.")
-    if location.read_only is not None:
-        raise TableError(f"{location.path}: {location.read_only} files can only be read. Write CSV or Parquet.")
-    if location.path.suffix.lower() == ".bz2":
-        raise TableError(f"{location.path}: .bz2 files can only be read. Write plain text, .gz or .zst.")
+    if table_path.read_only is not None:
+        raise TableError(f"{table_path.path}: {table_path.read_only} files can only be read. Write CSV or Parquet.")
+    if table_path.path.suffix.lower() == ".bz2":
+        raise TableError(f"{table_path.path}: .bz2 files can only be read. Write plain text, .gz or .zst.")
     if sidecar:
-        require_free(sidecar_path(location), force=force)
-    if location.suffix not in (".sqlite", ".duckdb"):
-        require_free(location.path, force=force)
+        require_free(sidecar_path(table_path), force=force)
+    if table_path.suffix not in (".sqlite", ".duckdb"):
+        require_free(table_path.path, force=force)
         return
-    if location.table is None:
-        raise TableError(f"Name the table to write, as in {location}::people.")
-    require_free(location.path, force=True)
-    if location.path.exists() and not force and location.table.lower() in tables_in(location):
-        raise TableError(f"{location} exists. Choose another name, or replace it with --force (force=True).")
+    if table_path.table is None:
+        raise TableError(f"Name the table to write, as in {table_path}::people.")
+    require_free(table_path.path, force=True)
+    if table_path.path.exists() and not force and table_path.table.lower() in tables_in(table_path):
+        raise TableError(f"{table_path} exists. Choose another name, or replace it with --force (force=True).")

@@ -120,8 +120,8 @@ def match_shares(
     logits = jax.vmap(generator)(jax.random.normal(key, (AT_ONCE, latent)))
 
     def moved(shift: Array, _: None) -> tuple[Array, None]:
-        found = jnp.mean(jnp.exp(jnp.where(level, block_log_softmax(logits + shift, blocks), 0.0)), axis=0)
-        step = jnp.log(jnp.where(level, marginal, 1.0)) - jnp.log(jnp.where(level, jnp.maximum(found, 1e-9), 1.0))
+        means = jnp.mean(jnp.exp(jnp.where(level, block_log_softmax(logits + shift, blocks), 0.0)), axis=0)
+        step = jnp.log(jnp.where(level, marginal, 1.0)) - jnp.log(jnp.where(level, jnp.maximum(means, 1e-9), 1.0))
         return shift + step, None
 
     shift, _ = jax.lax.scan(moved, jnp.zeros(len(level)), None, length=20)

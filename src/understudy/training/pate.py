@@ -95,11 +95,11 @@ class Voting(VotingSettings):
         """The settings of a method, with widths and a memory that fit these votes. What it has no setting for is
         constant."""
         names = {field.name for field in dataclasses.fields(cls)} - {"teachers", "queries", "cross"}
-        own = {name: getattr(method, name) for name in names if hasattr(method, name)}
+        settings = {name: getattr(method, name) for name in names if hasattr(method, name)}
         if method.teacher_widths is None:
-            own["teacher_widths"] = (8,) * (cross is None)
-        own["memory"] = max(method.memory, queries)
-        return cls(**own, teachers=teachers, queries=queries, cross=cross)
+            settings["teacher_widths"] = (8,) * (cross is None)
+        settings["memory"] = max(method.memory, queries)
+        return cls(**settings, teachers=teachers, queries=queries, cross=cross)
 
     def __post_init__(self) -> None:
         check_settings(self)

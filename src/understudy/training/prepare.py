@@ -96,11 +96,12 @@ def measure_marginals(
     target = domain.target
     assert target is not None
     others = [name for name in domain.names if name != target]
-    found = noisy_counts(rows, [(target, name) for name in others], plan["two_way"], ledger)
+    two_way = noisy_counts(rows, [(target, name) for name in others], plan["two_way"], ledger)
     noise = event_of(plan["two_way"], DiscreteGaussian).stddev / rows.public_num_rows
-    own, crossed = marginals[domain.index(target)], dict(zip(others, found, strict=True))
+    one_way, crossed = marginals[domain.index(target)], dict(zip(others, two_way, strict=True))
+    of_target = np.diag(one_way) * 0
     blocks = [
-        shrink_pair(crossed[name] / rows.public_num_rows, own, marginal, noise) if name in crossed else np.diag(own) * 0
+        shrink_pair(crossed[name] / rows.public_num_rows, one_way, marginal, noise) if name in crossed else of_target
         for name, marginal in zip(domain.names, marginals, strict=True)
     ]
     return marginals, np.concatenate(blocks, axis=1)

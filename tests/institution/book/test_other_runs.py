@@ -14,7 +14,7 @@ from tests.builders import raises
 from understudy.cli import run
 from understudy.errors import BookError, BookExceeded, ConfigError
 from understudy.institution.book import BudgetBook, Policy
-from understudy.institution.book.certificates import verify_certificates
+from understudy.institution.book.certificate_checks import verify_certificates
 from understudy.institution.book.entries import Outcome
 from understudy.learners.sklearn import NaiveBayes
 from understudy.privacy.accounting.ledger import Statement

@@ -16,7 +16,7 @@ from understudy.cli import run
 from understudy.errors import BookError, BookExceeded, ConfigError
 from understudy.institution.book import BudgetBook, Policy
 from understudy.institution.book.book import account_name
-from understudy.institution.book.certificates import approval_notes
+from understudy.institution.book.certificate_checks import approval_notes
 from understudy.institution.book.entries import History, Row, canonical, digest_of
 from understudy.institution.book.proposal import ProposedRun
 from understudy.institution.book.reservation import reserve_run

@@ -21,7 +21,7 @@ from understudy.certificate import facts as certificate_facts
 from understudy.cli import run
 from understudy.errors import BookError, BudgetExceeded, ConfigError, SchemaError, TrainingError
 from understudy.institution.book import BudgetBook, Policy
-from understudy.institution.book.certificates import verify_certificates
+from understudy.institution.book.certificate_checks import verify_certificates
 from understudy.institution.book.entries import Outcome
 from understudy.institution.book.reservation import (
     ProposedRun,

@@ -19,7 +19,7 @@ from understudy.cli.options import refuse_book
 from understudy.cli.output import show_book
 from understudy.errors import BookError, BookExceeded, ConfigError, SchemaError
 from understudy.institution.book import BudgetBook, Policy
-from understudy.institution.book.certificates import verify_certificates
+from understudy.institution.book.certificate_checks import verify_certificates
 from understudy.institution.book.entries import Outcome
 from understudy.privacy.accounting.ledger import Ledger
 from understudy.privacy.accounting.release_costs import Cost

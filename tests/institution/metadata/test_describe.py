@@ -258,7 +258,7 @@ def test_the_command_writes_a_file_or_one_line(folder, capsys):
     for damaged, message in {
         "licence = 'x'": "unknown key 'licence'. Did you mean 'license'?",
         "license = 'x'": "license must be an address",
-        "license = ''": "license must be a text",
+        "license = ''": "license must be a string",
         "issued = 'today'": "issued must be a date",
         "publisher = 'me'": "publisher must be a section",
         "keywords = 'a'": "keywords must be a list of strings",

@@ -20,7 +20,7 @@ from understudy.privacy.gradients.poisson import Batches
 from understudy.privacy.noise.source import SeededNoise
 from understudy.privacy.rows import stored as held
 from understudy.privacy.rows.rows import PrivateRows, PrivateUnits, RowEncoder
-from understudy.privacy.rows.stored import HeldUnits
+from understudy.privacy.rows.stored import StoredUnits
 from understudy.schema import Domain
 
 DOMAIN = Domain(names=("a", "b"), sizes=(3, 400), num_rows=100)
@@ -123,7 +123,7 @@ def test_large_is_what_the_public_number_of_rows_says(monkeypatch: pytest.Monkey
         monkeypatch.setattr(held, "MAX_BYTES", 400)
         assert isinstance(charged_steps(rows_of(num_rows))._units, PrivateUnits)
         monkeypatch.setattr(held, "MAX_BYTES", 399)
-        assert isinstance(charged_steps(rows_of(num_rows))._units, HeldUnits)
+        assert isinstance(charged_steps(rows_of(num_rows))._units, StoredUnits)
 
 
 @pytest.mark.usefixtures("small")
@@ -162,7 +162,7 @@ def test_a_run_that_is_cut_gets_the_same_features() -> None:
 def test_compiled_programs_hold_no_rows() -> None:
     steps = charged_steps(rows_of(50))
     assert jax.tree_util.tree_leaves(steps._units) == []
-    assert repr(steps._units) == "HeldUnits(...)"
+    assert repr(steps._units) == "StoredUnits(...)"
     assert all(name.startswith(("_", "tree_")) for name in dir(steps._units))  # opaque, like other private types
     empty = jax.tree_util.tree_map(lambda leaf: leaf, steps)._units
     assert not hasattr(empty, "_codes")

@@ -30,7 +30,7 @@ POLL = 0.2
 MAX_DEATHS = 1
 """A cell whose worker died is run again this often: something else may have killed the worker."""
 FAILED_STARTS = 3
-"""After so many workers in a row that ended before they were ready, the run ends."""
+"""After this many workers in a row that ended before they were ready, the run ends."""
 MAX_MEMBERS = 96
 """The most cells that are trained as one program; larger groups are split."""
 SINGLE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
@@ -81,8 +81,8 @@ def available_memory() -> float | None:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
-    found = dict(line.split(":", 1) for line in lines)
-    return 1024.0 * int(found["MemAvailable"].split()[0]) if "MemAvailable" in found else None
+    amounts = dict(line.split(":", 1) for line in lines)
+    return 1024.0 * int(amounts["MemAvailable"].split()[0]) if "MemAvailable" in amounts else None
 
 
 def group_programs(cells: Sequence[Cell]) -> tuple[list[list[Cell]], list[Cell]]:

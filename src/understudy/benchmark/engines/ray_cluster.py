@@ -131,12 +131,12 @@ def check_address(address: str) -> None:
     """
     silent = f"No Ray cluster answers at {address}. Start one with 'ray start --head', or leave the address out."
     if address != "auto":
-        found = re.fullmatch(r"(?:ray://)?(.+):(\d{1,5})", address)
-        if found is None:
+        match = re.fullmatch(r"(?:ray://)?(.+):(\d{1,5})", address)
+        if match is None:
             raise ConfigError(f"The address of a Ray cluster is HOST:PORT, found {address!r}.")
         try:
-            host = found[1].strip("[]")
-            socket.create_connection((host, int(found[2])), timeout=CONNECT_SECONDS).close()
+            host = match[1].strip("[]")
+            socket.create_connection((host, int(match[2])), timeout=CONNECT_SECONDS).close()
         except (OSError, OverflowError):
             raise ConfigError(silent) from None
     try:
@@ -180,9 +180,9 @@ def check_versions(answers: Sequence[str]) -> None:
         node = f"Node {answer['host']} of the Ray cluster has"
         if answer["understudy"] is None:
             raise ConfigError(f"{node} no Understudy. Install it on every node.")
-        found = {"understudy": answer["understudy"], "python": ".".join(answer["python"].split(".")[:2])}
+        versions = {"understudy": answer["understudy"], "python": ".".join(answer["python"].split(".")[:2])}
         for name, title in (("understudy", "Understudy"), ("python", "Python")):
-            if found[name] != here[name]:
+            if versions[name] != here[name]:
                 raise ConfigError(
-                    f"{node} {title} {found[name]}, but this machine has {here[name]}. Install the same version."
+                    f"{node} {title} {versions[name]}, but this machine has {here[name]}. Install the same version."
                 )

@@ -81,7 +81,7 @@ def _differences(matched: Sequence[tuple[Result, Result]], metrics: Metrics) -> 
     groups: dict[tuple[str, str, float | None], list[tuple[Result, Result]]] = {}
     for old, new in matched:
         groups.setdefault((old.table, old.method, old.epsilon), []).append((old, new))
-    found = []
+    differences = []
     for (table, method, epsilon), pairs in groups.items():
         for metric, (_, higher) in metrics.items():
             values = [
@@ -90,8 +90,8 @@ def _differences(matched: Sequence[tuple[Result, Result]], metrics: Metrics) -> 
             if values:
                 first, second = (sum(side) / len(values) for side in zip(*values, strict=True))
                 paired = Summary(tuple(b - a for a, b in values))
-                found.append(Difference(table, method, epsilon, metric, first, second, paired, higher))
-    return found
+                differences.append(Difference(table, method, epsilon, metric, first, second, paired, higher))
+    return differences
 
 
 def render_comparison(comparison: Comparison, metrics: Metrics) -> str:
@@ -124,19 +124,19 @@ def _headline(comparison: Comparison) -> str:
     )
 
 
-def _difference_table(title: str, found: Sequence[Difference], metrics: Metrics) -> TextTable:
+def _difference_table(title: str, differences: Sequence[Difference], metrics: Metrics) -> TextTable:
     rows = [
         (
-            each.table,
-            each.method,
-            number(each.epsilon),
-            metrics[each.metric][0],
-            number(each.first),
-            number(each.second),
-            f"{'+' if each.mean > 0 else ''}{number(each.mean)} ± {number(each.paired.stderr)}",
-            str(each.paired.num_seeds),
+            gap.table,
+            gap.method,
+            number(gap.epsilon),
+            metrics[gap.metric][0],
+            number(gap.first),
+            number(gap.second),
+            f"{'+' if gap.mean > 0 else ''}{number(gap.mean)} ± {number(gap.paired.stderr)}",
+            str(gap.paired.num_seeds),
         )
-        for each in sorted(found, key=lambda each: -abs(each.mean) / (each.paired.stderr or 1.0))
+        for gap in sorted(differences, key=lambda gap: -abs(gap.mean) / (gap.paired.stderr or 1.0))
     ]
     head = ("table", "method", "epsilon", "metric", "first", "second", "difference ± standard error", "seeds")
     return TextTable(title, head, tuple(rows), num_labels=2)
@@ -144,7 +144,7 @@ def _difference_table(title: str, found: Sequence[Difference], metrics: Metrics)
 
 def _cell_table(title: str, results: Sequence[Result]) -> TextTable:
     rows: list[tuple[str, ...]] = []
-    for each in results:
-        reason, message = each.failure or ("", "")
-        rows.append((each.table, each.method, number(each.epsilon), str(each.seed), reason, message))
+    for result in results:
+        reason, message = result.failure or ("", "")
+        rows.append((result.table, result.method, number(result.epsilon), str(result.seed), reason, message))
     return TextTable(title, ("table", "method", "epsilon", "seed", "reason", "message"), tuple(rows), num_labels=2)

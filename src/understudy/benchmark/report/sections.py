@@ -120,11 +120,11 @@ def _probability(p_value: float) -> str:
 def _kinds(results: Sequence[Result]) -> dict[str, list[str]]:
     """Methods by the drawing they are in: plain ones, those of each wrapper, those of other packages."""
     kinds: dict[str, list[str]] = {}
-    found = {result.method: result for result in results}
+    by_method = {result.method: result for result in results}
     for method in method_order(results):
         if method in (REAL, BASELINE):
             continue
-        result = found[method]
+        result = by_method[method]
         kind = "other packages" if result.peer else f"with {wrapper_title(result.wrapper)}" if result.wrapper else ""
         kinds.setdefault(kind, []).append(method)
     if len(kinds) > 1 and "" in kinds:
@@ -166,9 +166,9 @@ def _table_curves(
 
 def _curves_of(grid: Grid, table: str) -> Curves:
     curves: dict[str, dict[float, Summary]] = {}
-    for (name, epsilon), found in grid.items():
+    for (name, epsilon), summaries in grid.items():
         if name == table and epsilon is not None:
-            for method, summary in found.items():
+            for method, summary in summaries.items():
                 curves.setdefault(method, {})[epsilon] = summary
     return curves
 
@@ -260,11 +260,11 @@ def _fronts(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, St
     grid, here = group_results(results, metric), [result for result in results if result.epsilon == epsilon]
     seconds, drawings = tables.seconds_of(here), []
     for table, by_method in seconds.items():
-        found = grid.get((table, epsilon), {})
+        summaries = grid.get((table, epsilon), {})
         points = {
             method: (statistics.fmean(spent), mean)
             for method, spent in by_method.items()
-            if method in found and (mean := found[method].mean) is not None
+            if method in summaries and (mean := summaries[method].mean) is not None
         }
         if len(points) > 1:
             drawn = figures.draw_front(

@@ -69,10 +69,10 @@ def group_results(results: Iterable[Result], metric: str) -> dict[Block, dict[st
     for result in results:
         cells.setdefault((result.table, result.epsilon), {}).setdefault(result.method, []).append(result)
     grid = {
-        block: {method: _summarise_cells(found, metric) for method, found in by_method.items()}
+        block: {method: _summarise_cells(same, metric) for method, same in by_method.items()}
         for block, by_method in cells.items()
     }
-    return {block: found for block, found in grid.items() if any(summary.values for summary in found.values())}
+    return {block: summaries for block, summaries in grid.items() if any(s.values for s in summaries.values())}
 
 
 def _summarise_cells(cells: Sequence[Result], metric: str) -> Summary:
@@ -83,7 +83,7 @@ def _summarise_cells(cells: Sequence[Result], metric: str) -> Summary:
 
 def private_blocks(grid: Grid) -> dict[Block, Mapping[str, Summary]]:
     """The blocks with an epsilon, so without real data."""
-    return {block: found for block, found in grid.items() if block[1] is not None}
+    return {block: summaries for block, summaries in grid.items() if block[1] is not None}
 
 
 def difference(first: Summary, second: Summary) -> tuple[float, float | None] | None:
@@ -105,10 +105,10 @@ def beats(first: Summary, second: Summary, *, higher_is_better: bool) -> bool:
     """Whether `first` is better by more than two standard errors, or done where the other has failed."""
     if first.mean is not None and second.mean is None:
         return True
-    found = difference(first, second)
-    if found is None or not is_separated(*found):
+    gap = difference(first, second)
+    if gap is None or not is_separated(*gap):
         return False
-    return found[0] > 0 if higher_is_better else found[0] < 0
+    return gap[0] > 0 if higher_is_better else gap[0] < 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,8 +123,8 @@ class Tally:
 def count_wins(grid: Grid, *, higher_is_better: bool) -> dict[tuple[str, str], Tally]:
     """For each ordered pair of methods: blocks won and lost by more than two standard errors, and the others."""
     counts: dict[tuple[str, str], list[int]] = {}
-    for found in private_blocks(grid).values():
-        for (one, first), (other, second) in itertools.permutations(found.items(), 2):
+    for summaries in private_blocks(grid).values():
+        for (one, first), (other, second) in itertools.permutations(summaries.items(), 2):
             won = beats(first, second, higher_is_better=higher_is_better)
             lost = beats(second, first, higher_is_better=higher_is_better)
             counts.setdefault((one, other), [0, 0, 0])[0 if won else 1 if lost else 2] += 1
@@ -143,8 +143,8 @@ class Winner:
 def find_winners(grid: Grid, *, higher_is_better: bool) -> dict[Block, Winner]:
     """The method with the best mean in each block that has an epsilon. A method with a failed cell cannot win."""
     winners = {}
-    for block, found in private_blocks(grid).items():
-        able = {method: summary for method, summary in found.items() if summary.is_complete and method != REAL}
+    for block, summaries in private_blocks(grid).items():
+        able = {method: summary for method, summary in summaries.items() if summary.is_complete and method != REAL}
         if not able:
             continue
         best = min(able, key=lambda method: _loss(able[method], higher_is_better))
@@ -177,7 +177,7 @@ def pareto_front(points: Mapping[str, tuple[float, float]], *, higher_is_better:
 
 def count_seeds(grid: Grid) -> str:
     """The number of seeds behind the means of a table, as text."""
-    counts = {summary.num_seeds for found in grid.values() for summary in found.values() if summary.num_seeds}
+    counts = {summary.num_seeds for summaries in grid.values() for summary in summaries.values() if summary.num_seeds}
     if not counts:
         return "no seeds"
     low, high = min(counts), max(counts)
@@ -209,8 +209,8 @@ class Ranking:
 def rank_methods(grid: Grid, *, higher_is_better: bool) -> Ranking | None:
     """Rank all methods but the real data over blocks of a table and an epsilon; None if no block has two methods."""
     blocks = [
-        {method: summary for method, summary in found.items() if method != REAL}
-        for found in private_blocks(grid).values()
+        {method: summary for method, summary in summaries.items() if method != REAL}
+        for summaries in private_blocks(grid).values()
     ]
     methods, left_out = _complete_methods(blocks)
     whole = [block for block in blocks if all(method in block for method in methods)]

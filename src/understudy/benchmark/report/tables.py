@@ -75,15 +75,17 @@ def make_score_table(
     winners = find_winners({(table, e): block for e, block in blocks.items()}, higher_is_better=higher_is_better)
     rows, strong = [], set()
     for line, method in enumerate(methods):
-        found = [blocks[epsilon].get(method) for epsilon in epsilons]
-        rows.append((method, *(NONE if summary is None else format_mean(summary) for summary in found)))
+        summaries = [blocks[epsilon].get(method) for epsilon in epsilons]
+        rows.append((method, *(NONE if summary is None else format_mean(summary) for summary in summaries)))
         for column, epsilon in enumerate(epsilons, start=1):
             winner = winners.get((table, epsilon))
             if winner is not None and winner.method == method:
                 strong.add((line, column))
     real = grid.get((table, None), {}).get(REAL)
     ceiling = f"; real data {format_mean(real)}" if real is not None and real.mean is not None else ""
-    seeds = count_seeds({block: found for block, found in grid.items() if block[0] == table and block[1] is not None})
+    seeds = count_seeds(
+        {block: summaries for block, summaries in grid.items() if block[0] == table and block[1] is not None}
+    )
     return TextTable(
         f"{title} on {table}, {seeds}{ceiling}",
         ("method", *(f"ε = {epsilon:g}" for epsilon in epsilons)),
@@ -124,11 +126,11 @@ def make_rank_table(
 
 def seconds_of(results: Iterable[Result]) -> dict[str, dict[str, list[float]]]:
     """Seconds of all cells that are done, by table and method."""
-    found: dict[str, dict[str, list[float]]] = {}
+    seconds: dict[str, dict[str, list[float]]] = {}
     for result in results:
         if result.seconds is not None and not result.is_failed and result.method != REAL:
-            found.setdefault(result.table, {}).setdefault(result.method, []).append(result.seconds)
-    return found
+            seconds.setdefault(result.table, {}).setdefault(result.method, []).append(result.seconds)
+    return seconds
 
 
 def make_time_table(results: Sequence[Result]) -> TextTable:
@@ -154,12 +156,12 @@ def make_failure_table(results: Iterable[Result]) -> TextTable | None:
     if not groups:
         return None
     rows = []
-    for (method, table, reason, message), found in groups.items():
-        epsilons = ", ".join(f"{epsilon:g}" for epsilon in epsilon_order(found)) or NONE
-        seeds = ", ".join(str(seed) for seed in sorted({result.seed for result in found}))
-        rows.append((method, table, epsilons, seeds, str(len(found)), reason, shorten(message, 160)))
+    for (method, table, reason, message), failures in groups.items():
+        epsilons = ", ".join(f"{epsilon:g}" for epsilon in epsilon_order(failures)) or NONE
+        seeds = ", ".join(str(seed) for seed in sorted({result.seed for result in failures}))
+        rows.append((method, table, epsilons, seeds, str(len(failures)), reason, shorten(message, 160)))
     head = ("method", "table", "epsilon", "seeds", "cells", "reason", "message")
-    total = sum(len(found) for found in groups.values())
+    total = sum(len(failures) for failures in groups.values())
     return TextTable(f"{count_of(total, 'failed cell')}", head, tuple(rows), num_labels=2, is_wordy=True)
 
 

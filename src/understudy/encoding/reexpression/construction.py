@@ -230,11 +230,12 @@ def _values_of(column: Column, listed: Sequence[str | None]) -> Sequence[str]:
     """The values that a column can have beside a null in another one: without a declared domain, the listed ones."""
     if column.kind == "boolean":
         return ("false", "true")
-    own = [as_text(value) for value in column.listed or () if value is not None]
+    values = [as_text(value) for value in column.listed or () if value is not None]
     if column.kind == "integer" and column.bounds is not None:
         lower, upper = bound_numbers(column)
-        own = [str(value) for value in range(int(lower), int(min(upper, lower + MAX_JOINT)) + 1)]  # more are too many
-    return tuple(dict.fromkeys(value for value in (*own, *listed) if value is not None))
+        largest = int(min(upper, lower + MAX_JOINT))  # more values are too many
+        values = [str(value) for value in range(int(lower), largest + 1)]
+    return tuple(dict.fromkeys(value for value in (*values, *listed) if value is not None))
 
 
 def _width(column: Column) -> int | float:

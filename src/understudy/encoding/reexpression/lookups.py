@@ -18,7 +18,7 @@ from understudy.encoding.reexpression.steps import (
     integer_column,
     read_integers,
 )
-from understudy.rules.comparison import as_text, as_texts, match_lookup
+from understudy.rules.comparison import as_strings, as_text, match_lookup
 from understudy.rules.conditions import compute
 from understudy.schema import BOUNDED, Category, Column, Schema
 from understudy.tables.cast import declared_type
@@ -39,11 +39,11 @@ class Formula(OneColumn):
 
     def restore(self, rows: Rows) -> Arrays:
         inputs = pa.table({name: rows[name] for name in self.inputs})
-        found = compute(inputs, self.expression, declared_type(self.column))
+        computed = compute(inputs, self.expression, declared_type(self.column))
         if self.column.kind in BOUNDED:
-            numbers, known = as_numbers(pa.chunked_array([found]), self.column.kind)
+            numbers, known = as_numbers(pa.chunked_array([computed]), self.column.kind)
             return {self.column.name: Scale(self.column).write(numbers, known)}
-        return {self.column.name: fill_nulls(in_declared_type(found, self.column), self.column)}
+        return {self.column.name: fill_nulls(in_declared_type(computed, self.column), self.column)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,14 +88,14 @@ class Lookup(Step):
             return self._fill(rows)
         key = self.keys[0]
         known, found = self._find(rows)
-        texts = pa.array([as_text(row[0]) for row in self.table] + [None], pa.string())
+        strings = pa.array([as_text(row[0]) for row in self.table] + [None], pa.string())
         instead = len(self.table) if key.nullable else 0
         index = np.where(known & (found >= 0), found, instead)
-        cleaned = in_declared_type(texts.take(pa.array(index)), key)
+        cleaned = in_declared_type(strings.take(pa.array(index)), key)
         return {key.name: cleaned, **self._fill({**rows, key.name: cleaned})}
 
     def express(self, rows: Rows) -> Arrays:
-        return {self.keys[0].name: as_texts(rows[self.keys[0].name])} if self.owns_key else {}
+        return {self.keys[0].name: as_strings(rows[self.keys[0].name])} if self.owns_key else {}
 
     def restore(self, rows: Rows) -> Arrays:
         if not self.owns_key:
@@ -109,8 +109,8 @@ class Lookup(Step):
         index = pa.array(np.where(known & (found >= 0), found, len(self.table)))
         filled = {}
         for at, column in enumerate(self.given, start=len(self.keys)):
-            texts = pa.array([*(as_text(row[at]) for row in self.table), None], pa.string())
-            filled[column.name] = fill_nulls(in_declared_type(texts.take(index), column), column)
+            strings = pa.array([*(as_text(row[at]) for row in self.table), None], pa.string())
+            filled[column.name] = fill_nulls(in_declared_type(strings.take(index), column), column)
         return filled
 
 
@@ -158,11 +158,11 @@ class Joint(Step):
 
     def _places(self, rows: Rows) -> np.ndarray:
         """The index of each row's values in the list of each column; -1 for those that are not in it."""
-        found = []
+        places = []
         for name, listed in self._listed.items():
-            index = pc.index_in(as_texts(rows[name]), value_set=listed.unique(), skip_nulls=False)
-            found.append(pc.fill_null(index, -1).to_numpy(zero_copy_only=False))
-        return np.stack(found, axis=1)
+            index = pc.index_in(as_strings(rows[name]), value_set=listed.unique(), skip_nulls=False)
+            places.append(pc.fill_null(index, -1).to_numpy(zero_copy_only=False))
+        return np.stack(places, axis=1)
 
     def _nearest(self, rows: Rows) -> np.ndarray:
         """The combination of each row: its own if allowed, else the first of those that agree in most columns."""
@@ -190,7 +190,7 @@ class Joint(Step):
         return {self.name: pa.array(self.labels, pa.string()).take(pa.array(self._nearest(rows)))}
 
     def restore(self, rows: Rows) -> Arrays:
-        index = pc.index_in(as_texts(rows[self.name]), value_set=pa.array(self.labels, pa.string()))
+        index = pc.index_in(as_strings(rows[self.name]), value_set=pa.array(self.labels, pa.string()))
         return self._take(pc.fill_null(index, 0).to_numpy(zero_copy_only=False))
 
 
@@ -200,26 +200,26 @@ class Ranks(OneColumn):
 
     @property
     def modelled(self) -> tuple[Column, ...]:
-        return (integer_column(self.column, (0, len(self._texts) - 1)),)
+        return (integer_column(self.column, (0, len(self._strings) - 1)),)
 
     @property
-    def _texts(self) -> pa.Array:
+    def _strings(self) -> pa.Array:
         return pa.array([as_text(category) for category in self.column.categories or ()], pa.string())
 
     def _ranks(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """The rank of each row, and which rows have one; undeclared categories are replaced by the schema's rule."""
-        texts = as_texts(rows[self.column.name])
-        found = pc.fill_null(pc.index_in(texts, value_set=self._texts), -1).to_numpy(zero_copy_only=False)
+        strings = as_strings(rows[self.column.name])
+        ranks = pc.fill_null(pc.index_in(strings, value_set=self._strings), -1).to_numpy(zero_copy_only=False)
         instead = self.column.replacement
         if instead is not None:
-            rank = self._texts.to_pylist().index(as_text(instead))
-            is_null = pc.is_null(texts).to_numpy(zero_copy_only=False) & self.column.nullable
-            found = np.where((found < 0) & ~is_null, rank, found)
-        return np.maximum(found, 0).astype(np.int64), found >= 0
+            rank = self._strings.to_pylist().index(as_text(instead))
+            is_null = pc.is_null(strings).to_numpy(zero_copy_only=False) & self.column.nullable
+            ranks = np.where((ranks < 0) & ~is_null, rank, ranks)
+        return np.maximum(ranks, 0).astype(np.int64), ranks >= 0
 
     def _values(self, ranks: np.ndarray, known: np.ndarray) -> Arrays:
-        at = pa.array(np.clip(ranks, 0, len(self._texts) - 1), mask=~known)
-        return {self.column.name: in_declared_type(self._texts.take(at), self.column)}
+        at = pa.array(np.clip(ranks, 0, len(self._strings) - 1), mask=~known)
+        return {self.column.name: in_declared_type(self._strings.take(at), self.column)}
 
     def clean(self, rows: Rows) -> Arrays:
         return self._values(*self._ranks(rows))

@@ -49,19 +49,19 @@ class Parts(Time):
         first, last = (int(number) for number in bound_numbers(self.column))
         if self.column.kind == "datetime":
             first, last = first // DAY, last // DAY
-        found: dict[str, tuple[int, int]] = {}
+        ranges: dict[str, tuple[int, int]] = {}
         if "month" in self._named:
             years = np.array([first, last]).astype("datetime64[D]").astype("datetime64[Y]").astype(int) + 1970
-            found |= {"year": (int(years[0]), int(years[1])), "month": (1, 12)}
-            found |= {"weekday": (0, 6), "week of month": (0, 4)} if "weekday" in self._named else {"day": (1, 31)}
+            ranges |= {"year": (int(years[0]), int(years[1])), "month": (1, 12)}
+            ranges |= {"weekday": (0, 6), "week of month": (0, 4)} if "weekday" in self._named else {"day": (1, 31)}
         elif "weekday" in self._named:
-            found |= {"week": ((first + MONDAY) // 7, (last + MONDAY) // 7), "weekday": (0, 6)}
+            ranges |= {"week": ((first + MONDAY) // 7, (last + MONDAY) // 7), "weekday": (0, 6)}
         else:
-            found["days"] = (first, last)
+            ranges["days"] = (first, last)
         if self.column.kind == "datetime":
-            found |= {"hour": (0, 23)} if "hour" in self._named else {}
-            found |= {self._rest: (0, self._rest_seconds // self._step - 1)} if self._has_rest else {}
-        return found
+            ranges |= {"hour": (0, 23)} if "hour" in self._named else {}
+            ranges |= {self._rest: (0, self._rest_seconds // self._step - 1)} if self._has_rest else {}
+        return ranges
 
     @property
     def _rest(self) -> str:

@@ -136,13 +136,13 @@ class Reexpression:
         if self.is_identity:
             return table
         rows = self._clean(table)
-        found: Arrays = {}
+        arrays: Arrays = {}
         for step in self.steps:
-            found |= step.express(rows)
+            arrays |= step.express(rows)
         for name in self._moved - self.replaced:
-            found[name] = rows[name]
+            arrays[name] = rows[name]
         kept = {name: table.column(name) for name in table.column_names if name not in self.replaced}
-        return pa.table({**kept, **found})
+        return pa.table({**kept, **arrays})
 
     def restore(self, table: pa.Table) -> pa.Table:
         """The columns of the schema, from modelled ones."""
@@ -165,12 +165,12 @@ class Reexpression:
     def limits(self) -> dict[str, Limits]:
         """What `keep` rules on one column leave of those whose bounds are estimated."""
         single = _single_conditions(self.schema)
-        found = {
+        limits = {
             column.name: keep_limits(column, single[column.name], declared_type(column))
             for column in self.modelled.modelled
             if column.estimated == "bounds" and column.name in single and column.name not in self.replaced
         }
-        return {name: (optional_number(lower), optional_number(upper)) for name, (lower, upper) in found.items()}
+        return {name: (optional_number(lower), optional_number(upper)) for name, (lower, upper) in limits.items()}
 
     @functools.cached_property
     def _ruled(self) -> frozenset[str]:
@@ -298,12 +298,12 @@ def _narrowed(schema: Schema) -> tuple[Column, ...]:
 
 def _single_conditions(schema: Schema) -> dict[str, list[str]]:
     """The parts of `keep` rules that are about one column, by column."""
-    found: dict[str, list[str]] = {}
+    conditions: dict[str, list[str]] = {}
     for rule in schema.rules:
         for part in parts(rule.keep, schema.names) if isinstance(rule, Keep) else ():
             if len(part.columns) == 1:
-                found.setdefault(part.columns[0], []).append(part.sql)
-    return found
+                conditions.setdefault(part.columns[0], []).append(part.sql)
+    return conditions
 
 
 def _move(rule: Rule, schema: Schema) -> Move | None:

@@ -304,10 +304,10 @@ class Difference(OneColumn):
         numbers, known = self._read(rows)
         limit, has = self._limit(rows)
         main, *free = self.modelled
-        found = {main.name: Scale(main).write(numbers - limit, known & has)}
+        arrays = {main.name: Scale(main).write(numbers - limit, known & has)}
         for column in free:
-            found[column.name] = Scale(column).write(-numbers if self.below else numbers, known & ~has)
-        return found
+            arrays[column.name] = Scale(column).write(-numbers if self.below else numbers, known & ~has)
+        return arrays
 
     def restore(self, rows: Rows) -> Arrays:
         main, *free = self.modelled
@@ -406,12 +406,12 @@ class Shares(Step):
     def _write(self, parts: Sequence[np.ndarray], rows: Rows) -> Arrays:
         """A null stays null; the last of exact parts is null where another part is."""
         bound = self._bound(rows)
-        found = {}
+        arrays = {}
         for at, (part, values) in enumerate(zip(self.parts, parts, strict=True)):
             known = bound if self.exact and at == len(self.parts) - 1 else is_known(rows[part.name])
             numbers = values if part.kind == "real" else np.round(values).astype(np.int64)
-            found[part.name] = Scale(part).write(numbers, known)
-        return found
+            arrays[part.name] = Scale(part).write(numbers, known)
+        return arrays
 
     def clean(self, rows: Rows) -> Arrays:
         values = [Scale(part).read(rows)[0] for part in self.parts]

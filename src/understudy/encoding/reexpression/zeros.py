@@ -28,12 +28,12 @@ MAX_CELLS = 50_000
 def structural_zeros(reexpression: Reexpression, columns: Sequence[ColumnCodec]) -> tuple[StructuralZeros, ...]:
     """What the rules not satisfied by construction make impossible, among columns that are modelled as they are."""
     usable = {column.name: column for column in columns if column.name not in reexpression.replaced}
-    found = []
+    zeros = []
     for rule in reexpression.remaining:
         for names, possible in _possible_cells(rule, usable, arrow_schema(reexpression.schema.modelled)):
             if possible.any() and not possible.all():
-                found.append(StructuralZeros(names, possible))
-    return tuple(found)
+                zeros.append(StructuralZeros(names, possible))
+    return tuple(zeros)
 
 
 def _possible_cells(
@@ -69,16 +69,16 @@ def _only(outcome: bool, condition: str, names: Sequence[str], columns: Mapping[
     shape = [columns[name].size for name in names]
     used = condition_columns(condition)
     try:
-        found = outcomes(condition, {name: _code_values(columns[name]) for name in used}, MAX_CELLS)
+        possible = outcomes(condition, {name: _code_values(columns[name]) for name in used}, MAX_CELLS)
     except ConditionError:  # an estimated list may have another type than the condition expects
-        found = None
-    if found is None:
+        possible = None
+    if possible is None:
         return np.zeros(shape, dtype=bool)
     # From the order of the condition's columns to that of the named ones; the others do not matter.
-    order = sorted(range(len(found.columns)), key=lambda at: names.index(found.columns[at]))
-    otherwise = found.can_be_false if outcome else found.can_be_true
-    cells = np.transpose(~otherwise & ~found.can_be_null, order)
-    return np.broadcast_to(cells.reshape([columns[n].size if n in found.columns else 1 for n in names]), shape)
+    order = sorted(range(len(possible.columns)), key=lambda at: names.index(possible.columns[at]))
+    otherwise = possible.can_be_false if outcome else possible.can_be_true
+    cells = np.transpose(~otherwise & ~possible.can_be_null, order)
+    return np.broadcast_to(cells.reshape([columns[n].size if n in possible.columns else 1 for n in names]), shape)
 
 
 def _code_values(column: ColumnCodec) -> CodeValues:

@@ -283,7 +283,7 @@ class BudgetBook(Summarized):
 
         def decide(history: History) -> tuple[Kind, Cost, dict[str, object]]:
             before = self._unfinished(number)
-            new = before.cost.most(cost)
+            new = before.cost.maximum(cost)
             self._require_room(new - before.counted, new)
             after = history.total - before.counted + new
             return Kind.EXTEND, after, {"reservation": number, "cost": cost_to_json(new)}
@@ -325,22 +325,22 @@ class BudgetBook(Summarized):
 
     def _unfinished(self, number: int) -> Reserved:
         """The reservation of a run that is under way, was killed or has failed: only those can change."""
-        found = self._history.reservations.get(number)
-        if found is None:
+        reservation = self._history.reservations.get(number)
+        if reservation is None:
             raise BookError(
                 f"Entry {number} of {self.path} is not a reservation, so it cannot be settled.", reason="missing"
             )
-        if found.outcome is Outcome.RELEASED:
+        if reservation.outcome is Outcome.RELEASED:
             raise BookError(
                 f"Entry {number} of {self.path} is settled already: its run was released. Nothing changed.",
                 reason="settled",
             )
-        if found.outcome is Outcome.WITHDRAWN:
+        if reservation.outcome is Outcome.WITHDRAWN:
             raise BookError(
                 f"Entry {number} of {self.path} was withdrawn by another process. Start the run again.",
                 reason="withdrawn",
             )
-        return found
+        return reservation
 
     def refresh(self) -> None:
         """Reads what others have added since."""

@@ -148,22 +148,22 @@ def _continued(book: BudgetBook, run: ProposedRun, noted: bytes) -> Reserved:
     """The reservation of a run that is resumed, if it was made for the same plan."""
     try:
         entry = BookEntry(**json.loads(noted))
-        found = book.reservation(entry.number)
+        reservation = book.reservation(entry.number)
     except (ValueError, TypeError, LookupError, RecursionError):
-        found = None
-    if found is None or found.digest != entry.digest or found.outcome is Outcome.WITHDRAWN:
+        reservation = None
+    if reservation is None or reservation.digest != entry.digest or reservation.outcome is Outcome.WITHDRAWN:
         raise BookError(
             f"{book.path} does not hold the reservation of the run to be resumed: it is another book, or an older "
             "copy. Resume with the book that the run was started with.",
             reason="missing",
         )
-    if found.facts.get("plan") != run.plan_hash(book):
+    if reservation.facts.get("plan") != run.plan_hash(book):
         raise BookError(
-            f"Entry {found.number} of {book.path} was reserved for another plan than that of the run to be resumed. "
-            "Resume with the same schema, method and guarantee, or delete the checkpoint and start a new run.",
+            f"Entry {reservation.number} of {book.path} was reserved for another plan than that of the run to be "
+            "resumed. Resume with the same schema, method and guarantee, or delete the checkpoint and start a new run.",
             reason="other run",
         )
-    return found
+    return reservation
 
 
 def _reserve(book: BudgetBook, run: ProposedRun, own: Policy | None) -> Reserved:

@@ -59,11 +59,11 @@ class Facts:
 
 def marks(statement: Statement, *, in_house: bool) -> list[str]:
     """What must be known before anything else is read."""
-    found = []
+    marks = []
     if not statement.is_private:
         reason = "the noise of this run was seeded" if statement.seeded else "real rows were used without noise"
-        found.append(f"NOT PRIVATE: {reason}; there is no guarantee")
-    return [*found, IN_HOUSE] if in_house else found
+        marks.append(f"NOT PRIVATE: {reason}; there is no guarantee")
+    return [*marks, IN_HOUSE] if in_house else marks
 
 
 def release_facts(statement: Statement) -> dict[str, str]:

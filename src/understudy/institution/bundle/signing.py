@@ -67,10 +67,10 @@ def check(
         place.write_bytes(signature)
         common = ["-n", NAMESPACE, "-s", str(place)]
         ran = _run([tool, "-Y", "check-novalidate", *common], given=message)
-        found = _GOOD.search(ran.stdout)
-        if ran.returncode or found is None:
+        match = _GOOD.search(ran.stdout)
+        if ran.returncode or match is None:
             raise BadSignature("the signature does not belong to this manifest")
-        made_by = f"{found[1]} {found[2]}"
+        made_by = f"{match[1]} {match[2]}"
         if signers is None:
             return Signature(made_by)
         listed = ["-f", str(Path(signers).absolute())]
@@ -89,10 +89,10 @@ def is_available() -> bool:
 
 def find_ssh_keygen() -> str:
     """Where `ssh-keygen` is."""
-    found = shutil.which("ssh-keygen")
-    if found is None:
+    program = shutil.which("ssh-keygen")
+    if program is None:
         raise BundleError("Signatures need ssh-keygen, which is not on the PATH. Install OpenSSH (8.2 or newer).")
-    return found
+    return program
 
 
 def _run(command: list[str], *, given: bytes = b"", can_prompt: bool = False) -> "subprocess.CompletedProcess[str]":

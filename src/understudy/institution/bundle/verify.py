@@ -17,7 +17,7 @@ from understudy.certificate.agreement import (
     same_figures,
     schema_contradictions,
 )
-from understudy.certificate.audits import audits_of, audits_to_json
+from understudy.certificate.audit_section import audits_of, audits_to_json
 from understudy.certificate.json import certificate_contradictions, read_statement
 from understudy.certificate.page import to_files
 from understudy.errors import BundleError, ConfigError, UnderstudyError
@@ -148,9 +148,9 @@ def verify_bundle(
     )
 
 
-def _printable(texts: Iterable[str]) -> tuple[str, ...]:
-    """Texts of unknown origin that a terminal shows and does not obey."""
-    return tuple("".join(each if each.isprintable() else repr(each)[1:-1] for each in text) for text in texts)
+def _printable(strings: Iterable[str]) -> tuple[str, ...]:
+    """Strings of unknown origin that a terminal shows and does not obey."""
+    return tuple("".join(each if each.isprintable() else repr(each)[1:-1] for each in text) for text in strings)
 
 
 def _read_members(path: Path) -> dict[str, Measured]:
@@ -187,23 +187,23 @@ class _Check:
             self.faults.append("There is no manifest.json, so this is not an evidence bundle.")
             return {}
         try:
-            found = read_json(self._data(MANIFEST))
-            if found["format"] != FORMAT:
+            manifest = read_json(self._data(MANIFEST))
+            if manifest["format"] != FORMAT:
                 raise ValueError
-            if found["format_version"] != FORMAT_VERSION:
+            if manifest["format_version"] != FORMAT_VERSION:
                 raise BundleError(
-                    f"The bundle has format {found['format_version']!r}; Understudy {__version__} verifies format "
+                    f"The bundle has format {manifest['format_version']!r}; Understudy {__version__} verifies format "
                     f"{FORMAT_VERSION}. Use the version that wrote it.",
                     reason="newer",
                 )
-            self.about = read_facts(found)
-            _ = {name: (each["sha256"], each["bytes"]) for name, each in found["files"].items()}
-            self.marks = [str(mark) for mark in found["marks"]]
-            _ = found["signed"], found["understudy_version"], found["private"]
+            self.about = read_facts(manifest)
+            _ = {name: (each["sha256"], each["bytes"]) for name, each in manifest["files"].items()}
+            self.marks = [str(mark) for mark in manifest["marks"]]
+            _ = manifest["signed"], manifest["understudy_version"], manifest["private"]
         except (ValueError, LookupError, TypeError, AttributeError):
             self.faults.append("manifest.json is not the manifest of an evidence bundle.")
             return {}
-        return found
+        return manifest
 
     def _data(self, name: str) -> bytes:
         return self.members[name].data or b""
@@ -345,9 +345,9 @@ class _Check:
         if not math.isfinite(statement.epsilon_target):
             return
         spent = spent_by(statement.queries, Guarantee(statement.epsilon_target, statement.delta))
-        stated, found = round_up(statement.epsilon, 6), round_up(spent.epsilon, 6)
+        stated, recomputed = round_up(statement.epsilon, 6), round_up(spent.epsilon, 6)
         if not same_figures(statement.epsilon, spent.epsilon):
-            self.faults.append(f"The certificate states epsilon {stated}, but its queries cost {found}.")
+            self.faults.append(f"The certificate states epsilon {stated}, but its queries cost {recomputed}.")
             return
         num = len(statement.queries)
         self.checked.append(
@@ -365,10 +365,10 @@ class _Check:
     def _versions_are_plain(self) -> None:
         """versions.json has versions by name and nothing else, of the release and of the bundle."""
         try:
-            found = read_json(self._data("versions.json"))
+            versions = read_json(self._data("versions.json"))
         except ValueError:
-            found = {}
-        if found.keys() != {"release", "bundle"} or not all(map(_is_versions, found.values())):
+            versions = {}
+        if versions.keys() != {"release", "bundle"} or not all(map(_is_versions, versions.values())):
             self.faults.append("versions.json does not have the versions of the software, or has more than these.")
 
     def _certificate_agrees(
@@ -438,24 +438,25 @@ class _Check:
 # --------------------------------------------------------------------------------------------------------- comparing
 
 
-def _is_versions(found: object) -> bool:
+def _is_versions(versions: object) -> bool:
     """Whether these are short versions by name; None: a release without such a record."""
-    if not isinstance(found, dict):
-        return found is None
+    if not isinstance(versions, dict):
+        return versions is None
     known = (
-        re.fullmatch(r"[a-z-]{1,40}", name) and re.fullmatch(r"[\w.+ -]{1,40}", str(found[name])) for name in found
+        re.fullmatch(r"[a-z-]{1,40}", name) and re.fullmatch(r"[\w.+ -]{1,40}", str(versions[name]))
+        for name in versions
     )
-    return len(found) <= 40 and all(known)
+    return len(versions) <= 40 and all(known)
 
 
 def same_text(one: bytes, other: bytes) -> bool:
     """Whether two pages are equal, apart from figures whose last shown digit was rounded the other way."""
     if one == other:
         return True
-    texts = [data.decode(errors="replace") for data in (one, other)]
-    if len({_NUMBER.sub("#", text) for text in texts}) > 1:
+    strings = [data.decode(errors="replace") for data in (one, other)]
+    if len({_NUMBER.sub("#", text) for text in strings}) > 1:
         return False
-    return all(map(_is_rounded_alike, *(_NUMBER.findall(text) for text in texts)))
+    return all(map(_is_rounded_alike, *(_NUMBER.findall(text) for text in strings)))
 
 
 def _is_rounded_alike(one: str, other: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from understudy._version import __version__
-from understudy.certificate.audits import audits_of, audits_to_json
+from understudy.certificate.audit_section import audits_of, audits_to_json
 from understudy.certificate.page import CERTIFICATE_FILES
 from understudy.disclosure.disclose import FORMAT as DISCLOSURE
 from understudy.disclosure.disclose import PRIVATE
@@ -100,25 +100,25 @@ def write_bundle(
     _check_in_house(Path(path), in_house, named)
     if sign is not None:
         signing.find_ssh_keygen()
-    found = _read_release(Path(release))
-    facts = Facts(found.sha256, in_house, _describe_tables(found, tables, hash_only=hash_only))
-    documents = _documents(found, facts) | _in_house_documents(named)
+    source = _read_release(Path(release))
+    facts = Facts(source.sha256, in_house, _describe_tables(source, tables, hash_only=hash_only))
+    documents = _documents(source, facts) | _in_house_documents(named)
     contents: dict[str, bytes | Path] = {**documents}
     contents |= {f"{TABLES}{Path(table).name}": Path(table) for table in tables if not hash_only}
     with atomic_path(path, force=force) as part:
         with part.open("wb") as file:
             if in_house:
                 os.chmod(file.name, PRIVATE)
-            measured = _seal(found, facts, contents, sign)
+            measured = _seal(source, facts, contents, sign)
             write_archive(file, contents, measured)
         if faults := verify_bundle(part).faults:
             raise ReleaseError(
                 f"{release} contradicts itself: {faults[0]} Nothing was written.", reason="contradicts itself"
             )
-    return Written(tuple(marks(found.statement, in_house=in_house)), found.notes)
+    return Written(tuple(marks(source.statement, in_house=in_house)), source.notes)
 
 
-class _Found(NamedTuple):
+class _Source(NamedTuple):
     """What a bundle takes from a release folder."""
 
     sha256: str
@@ -131,7 +131,7 @@ class _Found(NamedTuple):
     notes: tuple[str, ...]
 
 
-def _read_release(folder: Path) -> _Found:
+def _read_release(folder: Path) -> _Source:
     """The public parts of a release, each from the file itself and never through a link."""
     for path in (folder / name for name in RELEASE_FILES):
         if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
@@ -144,7 +144,7 @@ def _read_release(folder: Path) -> _Found:
     if release.statement.facts.book is None and release.statement.is_private:
         notes.append("The run used no budget book, so the bundle does not show what earlier releases have cost.")
     certificate = {name: (folder / name).read_bytes() for name in CERTIFICATE_FILES}
-    return _Found(
+    return _Source(
         sha256=measure(folder / "release.json").sha256,
         statement=release.statement,
         certificate=certificate,
@@ -155,27 +155,29 @@ def _read_release(folder: Path) -> _Found:
     )
 
 
-def _documents(found: _Found, facts: Facts) -> dict[str, bytes]:
+def _documents(source: _Source, facts: Facts) -> dict[str, bytes]:
     """Every file of a public bundle, except the README and the manifest."""
-    is_same_version = found.certified["understudy_version"] == __version__
-    audits = audits_of(found.statement.method) if is_same_version else []
-    versions = {"release": dict(found.made_with) or None, "bundle": software_facts()}
+    is_same_version = source.certified["understudy_version"] == __version__
+    audits = audits_of(source.statement.method) if is_same_version else []
+    versions = {"release": dict(source.made_with) or None, "bundle": software_facts()}
     return {
-        **found.certificate,
-        "schema.toml": found.schema.encode(),
-        "plan.json": plan_as_charged(found.certified),
+        **source.certificate,
+        "schema.toml": source.schema.encode(),
+        "plan.json": plan_as_charged(source.certified),
         "audit.json": json_bytes(audits_to_json(audits)),
         "versions.json": json_bytes(versions),
-        "sign-off.html": make_sign_off(found.statement, facts).encode(),
+        "sign-off.html": make_sign_off(source.statement, facts).encode(),
     }
 
 
-def _seal(found: _Found, facts: Facts, contents: dict[str, bytes | Path], sign: FilePath | None) -> dict[str, Measured]:
+def _seal(
+    source: _Source, facts: Facts, contents: dict[str, bytes | Path], sign: FilePath | None
+) -> dict[str, Measured]:
     """Adds README, manifest, checksums and signature to the contents, and returns the checksums of all of them."""
     last = [MANIFEST, SUMS, *([SIGNATURE] if sign is not None else [])]
-    contents["README.md"] = make_readme(found.statement, facts, [*contents, "README.md", *last]).encode()
+    contents["README.md"] = make_readme(source.statement, facts, [*contents, "README.md", *last]).encode()
     measured = {name: measure(content) for name, content in contents.items()}
-    manifest = json_bytes(make_manifest(found.statement, facts, measured, signed=sign is not None))
+    manifest = json_bytes(make_manifest(source.statement, facts, measured, signed=sign is not None))
     measured[MANIFEST] = measure(manifest)
     contents[MANIFEST] = manifest
     contents[SUMS] = make_sums({name: each.sha256 for name, each in measured.items()})
@@ -187,7 +189,7 @@ def _seal(found: _Found, facts: Facts, contents: dict[str, bytes | Path], sign: 
 # ------------------------------------------------------------------------------------------------------------ tables
 
 
-def _describe_tables(found: _Found, tables: Sequence[FilePath], *, hash_only: bool) -> tuple[Table, ...]:
+def _describe_tables(source: _Source, tables: Sequence[FilePath], *, hash_only: bool) -> tuple[Table, ...]:
     """The tables by name, each of which must be a sample of this release: a real table must never get in."""
     described: dict[str, Table] = {}
     for table in map(Path, tables):
@@ -200,7 +202,7 @@ def _describe_tables(found: _Found, tables: Sequence[FilePath], *, hash_only: bo
                 f"{table}: tables in a bundle need different, plain file names. Rename the file.", reason="name"
             )
         about = measure(table)
-        if about.sha256 not in found.certified["checksums"].values() and not _is_sample(table, about.sha256, found):
+        if about.sha256 not in source.certified["checksums"].values() and not _is_sample(table, about.sha256, source):
             raise BundleError(
                 f"{table} is not known as a synthetic table of this release: neither the certificate nor "
                 f"{table.name}.certificate.json beside it has its checksum. Sample it again with 'understudy sample'.",
@@ -210,14 +212,14 @@ def _describe_tables(found: _Found, tables: Sequence[FilePath], *, hash_only: bo
     return tuple(sorted(described.values(), key=lambda each: each.name))
 
 
-def _is_sample(table: Path, digest: str, found: _Found) -> bool:
+def _is_sample(table: Path, digest: str, source: _Source) -> bool:
     """Whether the record beside a table says that it was sampled from this release."""
     try:
         record = json.loads(table.with_name(f"{table.name}.certificate.json").read_bytes())
         named = (record["format"], record["table"]["sha256"], record["release"]["sha256"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return False
-    return named == ("understudy-sample", digest, found.sha256)
+    return named == ("understudy-sample", digest, source.sha256)
 
 
 # ---------------------------------------------------------------------------------------------------------- in-house

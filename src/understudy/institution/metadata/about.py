@@ -181,7 +181,7 @@ def _read_section(cls: type[Section], content: object, where: str) -> Section:
         else:
             allowed = get_args(expected) or (expected,)
             if type(value) not in allowed or value == "":
-                kind = {str: "a text", bool: "true or false", date: "a date such as 2026-01-31"}[allowed[0]]
+                kind = {str: "a string", bool: "true or false", date: "a date such as 2026-01-31"}[allowed[0]]
                 raise ConfigError(f"{name} must be {kind}, found {format_value(value)}.")
             values[key] = value
     return cls(**values)

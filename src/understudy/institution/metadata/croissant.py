@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from understudy.errors import ConfigError
-from understudy.institution.metadata.described import LIMITS, DescribedRelease
+from understudy.institution.metadata.facts import LIMITS, DescribedRelease
 from understudy.institution.metadata.table_schema import JsonObject, read_resource
 from understudy.schema.column import Column
 

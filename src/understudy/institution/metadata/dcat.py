@@ -2,7 +2,7 @@
 
 from understudy.errors import ConfigError
 from understudy.institution.metadata.about import About, Agent
-from understudy.institution.metadata.described import DescribedFile, DescribedRelease
+from understudy.institution.metadata.facts import DescribedFile, DescribedRelease
 from understudy.institution.metadata.table_schema import JsonObject, read_resource
 
 _AUTHORITY = "http://publications.europa.eu/resource/authority/"
@@ -130,23 +130,23 @@ def _of_file(file: DescribedFile, common: JsonObject, about: About) -> JsonObjec
 
 
 def _agent(agent: Agent) -> JsonObject:
-    found: JsonObject = {"@type": "foaf:Agent", "foaf:name": agent.name}
+    entry: JsonObject = {"@type": "foaf:Agent", "foaf:name": agent.name}
     if agent.email:
-        found["foaf:mbox"] = {"@id": f"mailto:{agent.email}"}
+        entry["foaf:mbox"] = {"@id": f"mailto:{agent.email}"}
     if agent.url:
-        found["foaf:homepage"] = {"@id": agent.url, "@type": "foaf:Document"}
-    return found
+        entry["foaf:homepage"] = {"@id": agent.url, "@type": "foaf:Document"}
+    return entry
 
 
 def _contact(agent: Agent) -> JsonObject:
-    found: JsonObject = {"@type": "vcard:Kind"}
+    entry: JsonObject = {"@type": "vcard:Kind"}
     if agent.name:
-        found["vcard:fn"] = agent.name
+        entry["vcard:fn"] = agent.name
     if agent.email:
-        found["vcard:hasEmail"] = {"@id": f"mailto:{agent.email}"}
+        entry["vcard:hasEmail"] = {"@id": f"mailto:{agent.email}"}
     if agent.url:
-        found["vcard:hasURL"] = {"@id": agent.url}
-    return found
+        entry["vcard:hasURL"] = {"@id": agent.url}
+    return entry
 
 
 def _concept(table: str, code: str, label: str) -> JsonObject:

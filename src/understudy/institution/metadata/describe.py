@@ -8,7 +8,7 @@ from understudy.errors import ConfigError, did_you_mean
 from understudy.institution.metadata.about import About
 from understudy.institution.metadata.croissant import croissant
 from understudy.institution.metadata.dcat import dcat, healthdcat
-from understudy.institution.metadata.described import DescribedRelease
+from understudy.institution.metadata.facts import DescribedRelease
 from understudy.institution.metadata.registry import registry, to_yaml
 from understudy.institution.metadata.table_schema import JsonObject
 from understudy.release import Release

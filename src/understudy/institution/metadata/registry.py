@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from understudy.certificate.json import statement_conditions, to_json
 from understudy.errors import ConfigError
-from understudy.institution.metadata.described import DescribedRelease
+from understudy.institution.metadata.facts import DescribedRelease
 from understudy.institution.metadata.table_schema import JsonObject
 
 SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
@@ -122,7 +122,7 @@ def _mechanisms(described: DescribedRelease) -> Iterator[str]:
 
 
 def to_yaml(content: Mapping[str, object], indent: str = "") -> str:
-    """YAML of nested mappings and lists of texts: texts in double quotes, or as blocks if they have several lines."""
+    """YAML of nested mappings and lists of strings: in double quotes, or as blocks if they have several lines."""
     lines = []
     for key, value in content.items():
         if isinstance(value, Mapping):
@@ -137,7 +137,7 @@ def to_yaml(content: Mapping[str, object], indent: str = "") -> str:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a text of several lines can be shown as such: no line is empty or begins or ends with a space."""
+    """Whether a string of several lines can be shown as such: no line is empty or begins or ends with a space."""
     lines = text.split("\n")
     return len(lines) > 1 and all(line and line == line.strip() and line.isprintable() for line in lines)
 
@@ -146,7 +146,7 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def _scalar(value: object) -> str:
-    """A scalar. YAML 1.1 reads 1e-06 as a text, so a number gets a decimal point."""
+    """A scalar. YAML 1.1 reads 1e-06 as a string, so a number gets a decimal point."""
     if isinstance(value, float):
         mantissa, mark, exponent = repr(value).partition("e")
         return f"{mantissa}{'' if '.' in mantissa else '.0'}{mark}{exponent}"

@@ -49,7 +49,7 @@ def data_package(written: WrittenTable, schema: Schema | None, *, title: str | N
     certificate = label.get(f"{PREFIX}certificate")
     digests = {key.removeprefix(PREFIX): value for key, value in label.items()}
     sources: JsonObject = {name: {"sha256": digests[name]} for name in ("release", "schema") if name in digests}
-    name = written.location.table or written.location.path.name
+    name = written.table_path.table or written.table_path.path.name
     made = "made from a schema alone" if "schema" in sources else "sampled from a model"
     return {
         "$schema": PROFILE,
@@ -65,21 +65,21 @@ def data_package(written: WrittenTable, schema: Schema | None, *, title: str | N
 
 
 def _resource(written: WrittenTable, schema: Schema | None) -> JsonObject:
-    location, file = written.location, written.file
-    is_text = location.suffix in TEXT_SUFFIXES
-    found: JsonObject = {"name": _slug(location.table or location.path.name), "path": location.path.name}
-    found["format"] = location.suffix.removeprefix(".")
-    if location.path.suffix.lower() in (".gz", ".zst"):
-        found["compression"] = location.path.suffix.lower().removeprefix(".")
-    if location.suffix in _FORMATTED:
-        found["encoding"] = "utf-8"
+    table_path, file = written.table_path, written.file
+    is_text = table_path.suffix in TEXT_SUFFIXES
+    resource: JsonObject = {"name": _slug(table_path.table or table_path.path.name), "path": table_path.path.name}
+    resource["format"] = table_path.suffix.removeprefix(".")
+    if table_path.path.suffix.lower() in (".gz", ".zst"):
+        resource["compression"] = table_path.path.suffix.lower().removeprefix(".")
+    if table_path.suffix in _FORMATTED:
+        resource["encoding"] = "utf-8"
     if is_text:
-        found["dialect"] = {"delimiter": written.delimiter}
-    if location.table is not None:  # its file may hold other tables, which change its hash
-        found["dialect"] = {"table": location.table}
+        resource["dialect"] = {"delimiter": written.delimiter}
+    if table_path.table is not None:  # its file may hold other tables, which change its hash
+        resource["dialect"] = {"table": table_path.table}
     if file is not None:
-        found |= {"bytes": file.stat().st_size, "hash": f"sha256:{digest_of(file)}"}
-    return {**found, "rows": written.num_rows, "schema": table_schema(written.schema, schema, location.suffix)}
+        resource |= {"bytes": file.stat().st_size, "hash": f"sha256:{digest_of(file)}"}
+    return {**resource, "rows": written.num_rows, "schema": table_schema(written.schema, schema, table_path.suffix)}
 
 
 def table_schema(written: pa.Schema, schema: Schema | None = None, suffix: str = ".csv") -> JsonObject:
@@ -131,21 +131,21 @@ def _field(field: pa.Field, suffix: str) -> JsonObject:
 
 def _constraints(column: Column, schema: Schema | None, field: Mapping[str, object]) -> JsonObject:
     """What the schema declares about the values of a column."""
-    found: JsonObject = {}
+    constraints: JsonObject = {}
     if column.kind == "id":
         is_shared = schema is not None and schema.links_rows and column.name == schema.unit
         return {"required": True} if is_shared else {"required": True, "unique": True}
     if not column.nullable and None not in (column.listed or ()):
-        found["required"] = True
+        constraints["required"] = True
     listed = [value for value in column.listed or () if value is not None]
     if listed and field["type"] != "boolean":
         is_text = field["type"] == "string"
         if is_text == isinstance(listed[0], str):  # else the types of the source were kept
-            found["enum"] = listed
+            constraints["enum"] = listed
     if column.bounds is not None and field["type"] in ("integer", "number", "date", "datetime"):
         low, high = (_bound(end, field.get("format")) for end in column.bounds)
-        found |= {"minimum": low, "maximum": high}
-    return found
+        constraints |= {"minimum": low, "maximum": high}
+    return constraints
 
 
 def _bound(value: object, text_format: object) -> object:

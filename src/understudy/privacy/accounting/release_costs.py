@@ -66,7 +66,7 @@ class Cost:
         """The larger of the two fractions of the limit."""
         return max(self.amount / limit.amount, self.delta / limit.delta)
 
-    def most(self, other: "Cost") -> "Cost":
+    def maximum(self, other: "Cost") -> "Cost":
         """The larger of each part."""
         return Cost(max(self.amount, other.amount), max(self.delta, other.delta))
 
@@ -153,7 +153,7 @@ class ReleaseFilter:
             return Cost(_decimal(guarantee.epsilon, AMOUNT_DIGITS), _decimal(guarantee.fixed_delta, DELTA_DIGITS))
         total = Cost(1, 0)
         for part in partitions(queries):
-            total = total.most(sum((self._cost_of(query) for query in part), Cost()))
+            total = total.maximum(sum((self._cost_of(query) for query in part), Cost()))
         return total
 
     def spent_epsilon(self, total: Cost) -> float:

@@ -363,7 +363,7 @@ def group_by_size(
     fakes: Array | None,
     keys: Key[Array, " units"],
 ) -> tuple[Array, ...]:
-    """Groups of parameters whose gradients are of like size on public or generated rows: k-means on log RMS."""
+    """Groups of parameters whose gradients have similar sizes on public or generated rows: k-means on log RMS."""
     squares = _unit_squares(loss, network, (units.rows, units.present, fakes, keys))
     groups = _group_of_leaves(parameters_of(network), Clip.flat(1.0))
     sizes = [leaf.size / len(group) for leaf, group in zip(parameters_of(network), groups, strict=True)]

@@ -25,11 +25,11 @@ from understudy.privacy.gradients.clipping import (
     clipped_sum,
     unit_loss,
 )
-from understudy.privacy.gradients.devices import sum_over_devices
+from understudy.privacy.gradients.multi_device import sum_over_devices
 from understudy.privacy.gradients.poisson import Batches, chunk_size, num_slots, poisson_batches, sum_over_batch
 from understudy.privacy.gradients.sums import Fixed
 from understudy.privacy.rows.rows import PrivateUnits, PublicUnits
-from understudy.privacy.rows.stored import HeldUnits
+from understudy.privacy.rows.stored import StoredUnits
 
 FakesFn = Callable[[PRNGKeyArray, int], Float[Array, "rows features"]]
 """(key, number of rows) -> generated rows to pair with real ones. Generators are row-wise: a pair touches one row."""
@@ -38,7 +38,7 @@ FakesFn = Callable[[PRNGKeyArray, int], Float[Array, "rows features"]]
 class ChargedSteps(eqx.Module):
     """Gradient steps that were charged: private units, and how they must be queried. Opaque, and a pytree."""
 
-    _units: PrivateUnits | HeldUnits
+    _units: PrivateUnits | StoredUnits
     _noise_multiplier: Float[Array, ""]
     sampling_rate: float = eqx.field(static=True)
     num_steps: int = eqx.field(static=True)
@@ -95,7 +95,7 @@ def sample_batches(
         chunk=chunk_size(batch_size, chunk),
         slots=num_slots(batch_size),
     )
-    if isinstance(steps, ChargedSteps) and isinstance(steps._units, HeldUnits):
+    if isinstance(steps, ChargedSteps) and isinstance(steps._units, StoredUnits):
         return Batches(batches._indices, batches._taken, steps._units._take(batches._indices, keys))
     return batches
 
@@ -127,7 +127,7 @@ def noisy_gradient(
     """
     sum_key, noise_key = jax.random.split(key)
     held = charged._units
-    units = None if isinstance(held, HeldUnits) else (held._rows, held._present)
+    units = None if isinstance(held, StoredUnits) else (held._rows, held._present)
     exact_sum, exact_within = _exact_sum(loss, network, units, clip, batch, fakes_fn, sum_key)
     return add_noise(
         exact_sum,

@@ -61,16 +61,16 @@ SCHEDULES = ("constant", "polynomial", "exponential")
 
 
 def stages(
-    iterations: int, first: float, schedule: str, *, decay: float, offset: float, most: int
+    iterations: int, first: float, schedule: str, *, decay: float, offset: float, max_stages: int
 ) -> tuple[Stage, ...]:
-    """Step sizes as at most `most` stages, each at its first value. A stage is one event, so there are few of them.
+    """Step sizes as at most `max_stages` stages, each at its first value. A stage is one event, so there are few.
 
     "polynomial" is first ((offset + t) / offset)^-decay; "exponential", of the code of the Bayesian GAN, first
     exp(-3 t / iterations).
     """
     if schedule == "constant":
         return (Stage(iterations, first),)
-    edges = np.unique(np.linspace(0, iterations, min(most, iterations) + 1).round().astype(int))
+    edges = np.unique(np.linspace(0, iterations, min(max_stages, iterations) + 1).round().astype(int))
     falls = ((offset + edges) / offset) ** -decay if schedule == "polynomial" else np.exp(-3 * edges / iterations)
     return tuple(
         Stage(int(end - begin), first * float(fall))

@@ -74,11 +74,11 @@ def num_slots(expected: float) -> int:
     return math.ceil(expected + 5 * math.sqrt(expected) + 1)
 
 
-def chunk_size(expected: float, most: int | None = None) -> int:
+def chunk_size(expected: float, max_chunk: int | None = None) -> int:
     """Units handled at once: equal parts of the slots of a batch, as multiples of ALIGNED."""
     slots = num_slots(expected)
     room = UNITS_AT_ONCE.get(jax.default_backend(), 1 << 15)
-    chunks = -(-slots // min(most or room, room))
+    chunks = -(-slots // min(max_chunk or room, room))
     return ALIGNED * -(-slots // (chunks * ALIGNED))
 
 
@@ -104,11 +104,11 @@ def poisson_batches(
     chunks = -(-slots // chunk)
     indices = _indices_by_coins if heads >= RARE * 2**COIN_BITS else _indices_by_gaps
     while True:
-        at, taken, most = indices(flat, num_units, heads, chunks * chunk, slots)
-        if int(most) <= chunks * chunk:
+        at, taken, largest = indices(flat, num_units, heads, chunks * chunk, slots)
+        if int(largest) <= chunks * chunk:
             shape = (*keys.shape, chunks, chunk)
             return Batches(at.reshape(shape), taken.reshape(shape))
-        chunks = -(-int(most) // chunk)
+        chunks = -(-int(largest) // chunk)
 
 
 def sum_over_batch(

@@ -92,8 +92,8 @@ def split_counts(
 
 
 @functools.lru_cache(maxsize=8)
-def join_cliques(workload: tuple[Columns, ...], sizes: tuple[int, ...], most_cells: int) -> dict[Columns, Columns]:
-    """For each clique the joint clique that it is counted in, of at most `most_cells` cells unless it is alone.
+def join_cliques(workload: tuple[Columns, ...], sizes: tuple[int, ...], max_cells: int) -> dict[Columns, Columns]:
+    """For each clique the joint clique that it is counted in, of at most `max_cells` cells unless it is alone.
 
     Greedy: a clique that no joint clique holds yet begins a new one, to which columns are added as long as they bring
     cliques that are still to be counted, those that bring most first.
@@ -121,7 +121,7 @@ def join_cliques(workload: tuple[Columns, ...], sizes: tuple[int, ...], most_cel
         cells = math.prod(sizes[column] for column in group)
         while True:
             near = dict.fromkeys(itertools.chain.from_iterable(partners[column] for column in reversed(group)))
-            fitting = (c for c in near if c not in group and cells * sizes[c] <= most_cells)
+            fitting = (c for c in near if c not in group and cells * sizes[c] <= max_cells)
             tried = [(len(brought(group, c)), -c) for c in itertools.islice(fitting, TRIED_COLUMNS)]
             gain, column = max(tried, default=(0, 0))
             if not gain:
@@ -140,7 +140,7 @@ def join_cliques(workload: tuple[Columns, ...], sizes: tuple[int, ...], most_cel
     return {clique: group_of[frozenset(clique)] for clique in workload}
 
 
-def portions(items: Iterable[Item], size_of: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+def portions(items: Iterable[Item], size_of: Callable[[Item], int], max_size: int) -> Iterator[list[Item]]:
     """The items in their order, in parts of at most this size; a larger item is a part by itself.
 
     >>> list(portions([3, 2, 9, 1], lambda item: item, 5))
@@ -150,7 +150,7 @@ def portions(items: Iterable[Item], size_of: Callable[[Item], int], most: int) -
     held = 0
     for item in items:
         size = size_of(item)
-        if portion and held + size > most:
+        if portion and held + size > max_size:
             yield portion
             portion, held = [], 0
         portion.append(item)

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Integer, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.gradients.devices import place_units
+from understudy.privacy.gradients.multi_device import place_units
 from understudy.privacy.rows.codes import ArrayCodes, Codes
 from understudy.privacy.rows.kernel import split_counts
 

@@ -1,7 +1,7 @@
 """Private rows of a large table, held where their codes are: each batch takes its own rows from there.
 
 A small table is encoded and arranged once (`rows.arrange_units`), and compiled programs take rows from it. A large one
-would be held twice, and as features many times over. Here nothing is precomputed: `HeldUnits` takes the rows
+would be held twice, and as features many times over. Here nothing is precomputed: `StoredUnits` takes the rows
 of a batch from the codes, in memory or mapped from a file, and encodes these alone. Which of the two it is follows from
 public facts (`train_units`), and where rows are codes, it does not change a result.
 """
@@ -25,7 +25,7 @@ BYTES_OF_NUMBERS = 12
 
 
 @jax.tree_util.register_pytree_node_class
-class HeldUnits:
+class StoredUnits:
     """The rows of each unit of a large table. Opaque.
 
     A pytree without leaves: compiled programs get no rows but those that come with a batch.
@@ -42,13 +42,13 @@ class HeldUnits:
             self._starts = np.append(np.flatnonzero(is_first), len(order)).astype(np.int32)
 
     def __repr__(self) -> str:
-        return "HeldUnits(...)"
+        return "StoredUnits(...)"
 
     def tree_flatten(self) -> tuple[tuple[()], None]:
         return (), None
 
     @classmethod
-    def tree_unflatten(cls, _: None, __: tuple[()]) -> "HeldUnits":
+    def tree_unflatten(cls, _: None, __: tuple[()]) -> "StoredUnits":
         return object.__new__(cls)  # nothing to take rows from
 
     @property
@@ -107,9 +107,9 @@ class HeldUnits:
         return taken
 
 
-def train_units(rows: PrivateRows, layout: RowEncoder | None, ledger: "Ledger") -> PrivateUnits | HeldUnits:
+def train_units(rows: PrivateRows, layout: RowEncoder | None, ledger: "Ledger") -> PrivateUnits | StoredUnits:
     """The rows for training: arranged as a whole, or, if they are too many by public facts, held where they are."""
     width = rows._codes.dtype.itemsize if layout is None else BYTES_OF_NUMBERS
     if rows.public_num_rows * len(rows.domain.names) * width > MAX_BYTES:
-        return HeldUnits(rows, layout)
+        return StoredUnits(rows, layout)
     return arrange_units(rows, rows._encoded(layout, ledger))

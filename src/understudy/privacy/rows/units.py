@@ -80,7 +80,7 @@ def content_hashes(rows: pa.Table, unit: str | None, columns: Sequence[str]) -> 
 def _bits_of(values: pa.ChunkedArray | pa.Array) -> tuple[Bool[np.ndarray, " rows"], UInt64[np.ndarray, "2 rows"]]:
     """Which values are known, and 128 bits that distinguish them: those of a number, or a hash of the text.
 
-    An integer and the text that spells it have the same bits: whether a column of ids holds integers or texts can
+    An integer and the text that spells it have the same bits: whether a column of ids holds integers or strings can
     depend on a single row of the table.
     """
     types, kind = pa.types, values.type
@@ -98,25 +98,25 @@ def _bits_of(values: pa.ChunkedArray | pa.Array) -> tuple[Bool[np.ndarray, " row
         # Compared by NumPy: Arrow converts both sides to one type, which no 64-bit number may fail to fit.
         if ((integers > -_LIMIT) & (integers < _LIMIT)).all():
             return known, np.broadcast_to(integers.astype(np.int64).view(np.uint64), (2, len(integers)))
-    return known, _bits_of_texts(values)
+    return known, _bits_of_strings(values)
 
 
 _LIMIT = 10**18
 """Integers of fewer digits stand for themselves, larger ones for their text."""
 
 
-def _bits_of_texts(values: pa.ChunkedArray | pa.Array) -> UInt64[np.ndarray, "2 rows"]:
+def _bits_of_strings(values: pa.ChunkedArray | pa.Array) -> UInt64[np.ndarray, "2 rows"]:
     """Each distinct text is hashed once."""
     chunks = [values] if isinstance(values, pa.Array) else values.chunks
     found = pa.concat_arrays([*as_text(pa.chunked_array(chunks, values.type)).chunks, pa.nulls(0, pa.string())])
     encoded = found.dictionary_encode()
-    texts = encoded.dictionary
-    spelled = pc.match_substring_regex(texts, "^(0|-?[1-9][0-9]{0,17})$")
-    integers = pc.if_else(spelled, texts, "0").cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64)
-    hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts.to_pylist())
+    strings = encoded.dictionary
+    spelled = pc.match_substring_regex(strings, "^(0|-?[1-9][0-9]{0,17})$")
+    integers = pc.if_else(spelled, strings, "0").cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64)
+    hashes = b"".join(hashlib.blake2b(text.encode(), digest_size=16).digest() for text in strings.to_pylist())
     hashed = np.frombuffer(hashes + bytes(16), dtype="<u8").reshape(-1, 2).T
     bits = np.where(spelled.to_numpy(zero_copy_only=False), integers, hashed[:, :-1])
-    return np.c_[bits, hashed[:, -1:]][:, encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)]
+    return np.c_[bits, hashed[:, -1:]][:, encoded.indices.fill_null(len(strings)).to_numpy(zero_copy_only=False)]
 
 
 def _mix(state: UInt64[np.ndarray, "2 rows"]) -> UInt64[np.ndarray, "2 rows"]:
@@ -180,8 +180,8 @@ def unit_keys(unit_ids: pa.ChunkedArray | pa.Array) -> pa.Array:
     >>> keys[0] == keys[2] != keys[1], keys == unit_keys(pa.array(["7", "8", "7"])).to_pylist()
     (True, True)
     """
-    texts = as_text(pa.chunked_array([_plain_ids(unit_ids)])).chunks
-    encoded = pa.concat_arrays([*texts, pa.nulls(0, pa.string())]).dictionary_encode()
+    strings = as_text(pa.chunked_array([_plain_ids(unit_ids)])).chunks
+    encoded = pa.concat_arrays([*strings, pa.nulls(0, pa.string())]).dictionary_encode()
     hashes = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in encoded.dictionary.to_pylist()]
     return pa.array(hashes, pa.binary()).take(encoded.indices)
 

@@ -17,7 +17,7 @@ export function make(name, attributes = {}, ...children) {
 /** The parts of a sentence, with what stands between backticks as code. */
 export const withCode = (text) => text.split("`").map((part, at) => (at % 2 ? make("code", {}, part) : part));
 
-/** A table of texts; columns from `right` on are numbers. */
+/** A table of strings; columns from `right` on are numbers. */
 export function table(heads, rows, { right = Infinity, caption = null } = {}) {
   const side = (at) => (at >= right ? { class: "n" } : {});
   return make(
@@ -70,7 +70,7 @@ export function say(text) {
   show($("alert"), text);
 }
 
-/** Shows a text in an element that is hidden without one. */
+/** Shows text in an element that is hidden without one. */
 export function show(element, text) {
   if (element.textContent !== (text ?? "")) element.textContent = text ?? "";
   element.hidden = !text;

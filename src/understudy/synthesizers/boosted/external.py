@@ -300,16 +300,16 @@ class _Generated:
                     f"scores must be a list of {len(samples)} arrays, one per checkpoint.", setting="scores"
                 )
             rows, origin, sizes = _concatenate(samples)
-            parts = [_numbers(each, "scores") for each in scores]
-            if [len(each) for each in parts] != sizes or len({each.shape[1] for each in parts}) != 1:
+            parts = [_numbers(part, "scores") for part in scores]
+            if [len(part) for part in parts] != sizes or len({part.shape[1] for part in parts}) != 1:
                 raise ConfigError(
                     "scores must have one line per generated row and one column per discriminator.", setting="scores"
                 )
             together = np.concatenate(parts)
             return cls(rows, origin, _at_least_two(together), None, together.shape[1])
         assert discriminators is not None
-        parts = [_numbers(each, "samples").astype(np.float32) for each in samples]
-        if len({each.shape[1] for each in parts}) != 1:
+        parts = [_numbers(part, "samples").astype(np.float32) for part in samples]
+        if len({part.shape[1] for part in parts}) != 1:
             raise ConfigError("All samples must have the same number of columns.", setting="samples")
         array = _at_least_two(np.concatenate(parts))
         if not len(discriminators):
@@ -317,14 +317,14 @@ class _Generated:
                 "discriminators must be a list of functions of one row, found none.", setting="discriminators"
             )
         functions = trace_scores(list(discriminators), jax.ShapeDtypeStruct(array.shape[1:], jnp.float32))
-        original = np.concatenate([np.asarray(each) for each in samples])
+        original = np.concatenate([np.asarray(part) for part in samples])
         return cls(original, None, functions(array), functions, array.shape[1])
 
 
 def _concatenate(samples: "Sequence[Rows]") -> "tuple[np.ndarray | pa.Table, Origin | None, list[int]]":
-    if all(isinstance(each, np.ndarray) for each in samples):
-        return np.concatenate([np.asarray(each) for each in samples]), None, [len(each) for each in samples]
-    read = [read_table(each) for each in samples]
+    if all(isinstance(rows, np.ndarray) for rows in samples):
+        return np.concatenate([np.asarray(rows) for rows in samples]), None, [len(rows) for rows in samples]
+    read = [read_table(rows) for rows in samples]
     try:
         together = pa.concat_tables([part for part, _ in read], promote_options="permissive")
     except pa.ArrowException:
@@ -374,9 +374,9 @@ def _float_column(column: "nw.Series[Any]") -> Float[np.ndarray, " rows"]:
 
 def _check_generated(samples: "Sequence[Rows]", real: Rows) -> None:
     """Refuses the private rows in the place of generated ones: they would be released."""
-    for each in samples:
-        arrays = isinstance(each, np.ndarray) and isinstance(real, np.ndarray)
-        if each is real or (arrays and np.may_share_memory(each, real)):
+    for rows in samples:
+        arrays = isinstance(rows, np.ndarray) and isinstance(real, np.ndarray)
+        if rows is real or (arrays and np.may_share_memory(rows, real)):
             raise ConfigError(
                 "samples has the real rows themselves. Give rows that generators made.", setting="samples"
             )

@@ -273,8 +273,8 @@ class Boosted:
         if name == "auto":
             few = "two_way" if pairs else "one_way"
             name = few if len(pairs) <= FEW_PAIRS else "one_way" if domain.target is None else "target"
-        found = {"none": (), "one_way": domain.one_way, "two_way": pairs}
-        return found.get(name, tuple(pair for pair in pairs if domain.target in pair))
+        by_name = {"none": (), "one_way": domain.one_way, "two_way": pairs}
+        return by_name.get(name, tuple(pair for pair in pairs if domain.target in pair))
 
     def _functions(self, domain: Domain, trajectory: Trajectory | None = None) -> RowFunctions:
         critics, layout = (None, None) if trajectory is None else (trajectory.critics, trajectory.layout)

@@ -208,11 +208,11 @@ def class_score(table: Sample, domain: Domain, task: str) -> Score:
     labels, num_classes = table.codes[:, at], domain.sizes[at]
     weights = np.zeros((sum(domain.sizes) - num_classes, num_classes))
     intercept = np.full(num_classes, -np.inf)
-    found = np.unique(labels)
-    intercept[found] = 0.0
-    if len(found) > 1:
+    classes = np.unique(labels)
+    intercept[classes] = 0.0
+    if len(classes) > 1:
         model = LogisticRegression(max_iter=200, tol=1e-3).fit(one_hot(table.codes, domain, at), labels)
-        fitted = found[1:] if len(found) == 2 else found  # two classes have one row of weights, for the second
+        fitted = classes[1:] if len(classes) == 2 else classes  # two classes have one row of weights, for the second
         weights[:, fitted] = model.coef_.T
         intercept[fitted] = model.intercept_
     logits_of = one_hot_linear(weights, intercept, domain, at)
@@ -311,13 +311,13 @@ def fit_forest(
     forest = RandomForestClassifier(
         TREES, max_depth=DEPTH, min_samples_leaf=LEAF, random_state=np.random.RandomState(seed)
     ).fit(table, labels)
-    found = forest.classes_.astype(int)
+    classes = forest.classes_.astype(int)
 
     def probabilities(codes: Int[np.ndarray, "rows columns"]) -> Float[np.ndarray, "rows classes"]:
         """The mean of all trees, tree by tree in one order: scikit-learn's own sum may run in threads."""
         total = np.zeros((len(codes), num_classes))
         for tree in forest.estimators_:
-            total[:, found] += tree.predict_proba(codes)
+            total[:, classes] += tree.predict_proba(codes)
         return total / len(forest.estimators_)
 
     return probabilities

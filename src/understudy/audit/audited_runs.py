@@ -74,9 +74,9 @@ class Runs:
 
     def part(self, name: str) -> np.ndarray:
         """One part of all observations, a row for each run."""
-        found = [getattr(each, name) for each in self.observations]
-        length = max(map(len, found), default=0)
-        return np.array([(*each, *[0] * (length - len(each))) for each in found], float)
+        scores = [getattr(each, name) for each in self.observations]
+        length = max(map(len, scores), default=0)
+        return np.array([(*each, *[0] * (length - len(each))) for each in scores], float)
 
     def with_run(self, number: int, observation: Observation, claim: Claim | None) -> "Runs":
         """These runs and one more."""
@@ -94,17 +94,17 @@ class Runs:
                 f"Runs of {self.target} and of {other.target} belong to different audits and cannot be merged.",
                 setting="method",
             )
-        found = dict(zip(self.numbers, self.observations, strict=True))
-        if set(found) & set(other.numbers):
+        by_number = dict(zip(self.numbers, self.observations, strict=True))
+        if set(by_number) & set(other.numbers):
             raise ConfigError(
                 f"Two files have the same runs of {self.target.method}. Name each file once.", setting="runs"
             )
-        found |= dict(zip(other.numbers, other.observations, strict=True))
-        numbers = tuple(sorted(found))
+        by_number |= dict(zip(other.numbers, other.observations, strict=True))
+        numbers = tuple(sorted(by_number))
         return dataclasses.replace(
             self,
             numbers=numbers,
-            observations=tuple(found[number] for number in numbers),
+            observations=tuple(by_number[number] for number in numbers),
             claim=_larger(self.claim, other.claim),
             date=max(self.date, other.date),
         )
@@ -173,4 +173,4 @@ def revision_of(method: str) -> int:
 
 
 def _larger(first: Claim | None, second: Claim | None) -> Claim | None:
-    return max((each for each in (first, second) if each is not None), key=lambda each: each.epsilon, default=None)
+    return max((claim for claim in (first, second) if claim is not None), key=lambda claim: claim.epsilon, default=None)

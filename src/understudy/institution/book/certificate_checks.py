@@ -90,17 +90,17 @@ def _contradiction(book: BudgetBook, content: Mapping[str, Any], entry: Mapping[
     if type(number) is int and number > book.num_entries:
         return f"has entry {number}, but the book ends at {book.num_entries}: it was truncated, or is an older copy."
     try:
-        found = book.reservation(number)  # type: ignore[arg-type]  # refused below if it is no number
+        reservation = book.reservation(number)  # type: ignore[arg-type]  # refused below if it is no number
     except (LookupError, TypeError):
         return f"has entry {number}, which reserves nothing: the book was rewritten, or is another one."
-    if found.digest != entry.get("hash"):
+    if reservation.digest != entry.get("hash"):
         return f"has entry {number} with another hash: the book was rewritten, or is another one."
-    if found.outcome is Outcome.WITHDRAWN:
+    if reservation.outcome is Outcome.WITHDRAWN:
         return f"has entry {number}, which was withdrawn: the book was rewritten."
-    if found.certificate is None and not _is_covered(book, content, found.cost):
+    if reservation.certificate is None and not _is_covered(book, content, reservation.cost):
         return f"costs more than entry {number} has reserved: the book was cut, or is an older copy."
-    known = (found.certificate, *found.failures)  # a run may have failed before it was resumed
-    if found.certificate is not None and _digest(content) not in known:
+    known = (reservation.certificate, *reservation.failures)  # a run may have failed before it was resumed
+    if reservation.certificate is not None and _digest(content) not in known:
         return f"was changed after entry {number} was settled, or is from a later state of the book."
     return None
 

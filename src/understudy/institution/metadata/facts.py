@@ -15,7 +15,7 @@ from understudy.release import Release
 from understudy.release.folder import digest_of
 from understudy.schema import Schema
 from understudy.tables.labels import is_sample_of
-from understudy.tables.path import TableLocation
+from understudy.tables.path import TablePath
 
 _MEDIA_TYPES = {
     ".csv": "text/csv",
@@ -76,9 +76,9 @@ class DescribedRelease:
     @property
     def fields(self) -> list[Mapping[str, object]]:
         """The columns, as a Table Schema describes them in the format of the first file."""
-        found = self.table_schema["fields"]
-        assert isinstance(found, list)
-        return found
+        fields = self.table_schema["fields"]
+        assert isinstance(fields, list)
+        return fields
 
     @property
     def table_schema(self) -> JsonObject:
@@ -129,4 +129,4 @@ def _describe_file(path: Path, release: Release) -> DescribedFile:
             f" {path.name}.datapackage.json beside it, nor the certificate. Name a table that was sampled from this"
             " release."
         )
-    return DescribedFile(path.name, TableLocation.parse(path).suffix, digest, path.stat().st_size)
+    return DescribedFile(path.name, TablePath.parse(path).suffix, digest, path.stat().st_size)

@@ -168,7 +168,7 @@ def recorded_audit(expression: str, among: Sequence[Audit] | None = None) -> Aud
     was audited with settings of its own, which the audit names.
     `among` replaces the audits that come with the package.
     """
-    return max(audits_of(expression, among), key=lambda each: (each.epsilon_jointly, each.auc), default=None)
+    return max(audits_of(expression, among), key=lambda audit: (audit.epsilon_jointly, audit.auc), default=None)
 
 
 def audits_of(expression: str, among: Sequence[Audit] | None = None) -> list[Audit]:

@@ -15,7 +15,7 @@ from understudy.graphs.degrees import (
     make_graphical,
     restore_degrees,
 )
-from understudy.graphs.sampler import sample_edges, shuffle_edges
+from understudy.graphs.random_graphs import sample_edges, shuffle_edges
 from understudy.privacy.mechanisms.graph import block_counts, sorted_degrees, tail_counts
 
 
@@ -72,7 +72,7 @@ def test_without_noise_the_degrees_come_back(graph: nx.Graph) -> None:
             tail_counts(exact, num_nodes - 1).astype(float),
             tails_stddev=few,
             total=int(exact.sum()),
-            most=num_nodes - 1,
+            max_degree=num_nodes - 1,
         )
         np.testing.assert_array_equal(found, exact)
     np.testing.assert_array_equal(degrees_of_tails(tail_counts(exact, num_nodes - 1), num_nodes), exact)
@@ -84,8 +84,9 @@ def test_two_descriptions_are_better_than_either() -> None:
     exact = sorted_degrees(np.array(graph.edges), np.zeros(2000, dtype=np.int64))
     rng = np.random.default_rng(0)
     noisy, tails = exact + rng.normal(0, 9, 2000), tail_counts(exact, 1000) + rng.normal(0, 12, 1000)
+    total = int(exact.sum())
     both, first = (
-        restore_degrees(noisy, tails, tails_stddev=stddev, total=int(exact.sum()), most=1999) for stddev in (12.0, 1e9)
+        restore_degrees(noisy, tails, tails_stddev=stddev, total=total, max_degree=1999) for stddev in (12.0, 1e9)
     )
     assert stats.ks_2samp(both, exact).statistic < 0.02 < stats.ks_2samp(first, exact).statistic
     assert abs(both.max() - exact.max()) < 30

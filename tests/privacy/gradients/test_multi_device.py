@@ -18,8 +18,8 @@ import understudy as us
 from tests.privacy.gradients.test_sums import Net, loss_for, midpoint_values, whole
 from understudy.models.generator import GeneratorModel
 from understudy.privacy.gradients.clipping import Clip, RowLoss, clipped_sum
-from understudy.privacy.gradients.devices import place_units, sum_over_devices
 from understudy.privacy.gradients.dpsgd import ChargedSteps, noisy_gradient, sample_batches
+from understudy.privacy.gradients.multi_device import place_units, sum_over_devices
 from understudy.privacy.gradients.sums import BLOCK, grid_step, is_fixed
 from understudy.privacy.rows.rows import PrivateUnits
 from understudy.training.neural import Critic
@@ -108,7 +108,7 @@ def on_eight(folder: Path, *names: str) -> dict[str, np.ndarray]:
     file = folder / "results.npz"
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={NUM_DEVICES}"
     variables = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "tests.privacy.gradients.test_devices", str(file), *names]
+    command = [sys.executable, "-m", "tests.privacy.gradients.test_multi_device", str(file), *names]
     subprocess.run(command, check=True, env=variables, cwd=Path(__file__).parents[3])
     return dict(np.load(file))
 
