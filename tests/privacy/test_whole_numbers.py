@@ -83,7 +83,7 @@ DRAWN_IN = {
 }
 """Every function of `privacy/` that names a draw of noise, and why it adds no floats to an exact value."""
 TWICE = {("charges.py", "_vote_noise"), ("clipping.py", "add_noise"), ("rows.py", "partition_rows")}
-"""Functions that name two: of two distributions, of sums and of counts, bits and the key to them. All others name one."""
+"""Functions that name two: of two distributions; of sums and counts; bits and a key to them. All others name one."""
 
 BITS = {"noise.key", "key()", "word_pairs", "ndtri", "erfinv", "erf_inv", "uniform", "bits", "randint"}
 BITS_IN = {

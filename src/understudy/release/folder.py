@@ -148,7 +148,10 @@ class AnyRelease(Summarized):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Reads a release folder. Refuses one that is incomplete, altered or of another version."""
+        """Reads a release folder. Refuses one that is incomplete, altered or of another version.
+
+        Epsilon and its meaning are not recomputed, nor is CERTIFICATE.md compared: use `understudy verify` for that.
+        """
         folder = Path(folder)
         if not (folder / "release.json").exists() and read_record(folder) is not None:
             raise ReleaseError(

@@ -233,7 +233,7 @@ def test_the_wording_of_another_version_is_not_compared(copied: Path) -> None:
     found = us.verify_bundle(copied / "b.zip")
     assert found.is_intact, found.faults
     assert any("computed again" in text for text in found.checked)
-    assert any(text.startswith("schema.toml declares the unit and rows") for text in found.checked)
+    assert any(text.startswith("schema.toml declares the certificate's unit") for text in found.checked)
     assert any(text.startswith("The wording of the certificate, and lists") for text in found.not_checked)
     assert any(text.startswith("README.md, sign-off.html and audit.json") for text in found.not_checked)
 

@@ -399,13 +399,11 @@ class _Check:
             self.faults.append(f"schema.toml is not a schema that can be read ({type(error).__name__}).")
             return
         contradictions = [*schema_contradictions(schema, statement, same_version=same_version)]
+        if not contradictions and same_version and schema.to_toml() != text:
+            contradictions = ["is not as Understudy writes it"]
         self.faults += [f"schema.toml {each}." for each in contradictions]
-        if contradictions:
-            return
-        if same_version and schema.to_toml() != text:
-            self.faults.append("schema.toml is not as Understudy writes it.")
-        else:
-            listed = "what the certificate lists as declared" if same_version else "the unit and rows of the certificate"
+        if not contradictions:
+            listed = "what the certificate lists as declared" if same_version else "the certificate's unit and rows"
             self.checked.append(f"schema.toml declares {listed}.")
 
     def _pages_agree(self, statement: Statement, *, is_current: bool) -> None:
