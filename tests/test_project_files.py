@@ -70,6 +70,14 @@ def test_continuous_integration_runs_all_but_the_slow_tests() -> None:
     assert {"check", "test", "docs", "papers"} <= made
 
 
+def test_continuous_integration_installs_what_tests_skip_without() -> None:
+    """A browser, Java for Spark, and the programs of PostgreSQL, each looked for first."""
+    script = (ROOT / ".ci" / "run").read_text()
+    for program, package in {"chromium": "chromium", "java": "default-jre-headless", "initdb": "postgresql"}.items():
+        assert f"command -v {program} " in script
+        assert f"--no-install-recommends {package} " in script
+
+
 def test_the_tables_of_dependencies_are_those_of_the_project_file() -> None:
     tables = dependency_tables.make_tables((ROOT / "pyproject.toml").read_text())
     page = dependency_tables.PAGE.read_text()

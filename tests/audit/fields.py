@@ -131,8 +131,8 @@ PUBLIC: dict[str, str] = {
         codec.schema.rules[].combinations[*] codec.schema.rules[].forbidden[* codec.schema.rules[].on_break
         model.structure.zeros[* codec.schema.unit codec.schema.rows
         model.kind model.structure.names[*] model.structure.cliques[* model.structure.sizes[#] model.structure.target
-        model.structure.blocks[* model.structure.widths[*] model.structure.network* model.structure.latent
-        model.structure.num_generators
+        model.structure.blocks[* model.structure.decoder[*] model.structure.widths[*] model.structure.network*
+        model.structure.latent model.structure.num_generators
         schema.nodes.list[*] schema.graph.*
     """,
     "*model.safetensors": "metadata{} [*].type",

@@ -1,8 +1,10 @@
 """Names and values that are markup, formulas or control characters are shown as they are, by every command."""
 
 import html.parser
+import itertools
 import json
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,29 +18,40 @@ EVIL = "<img src=http://evil/p.png>**epsilon = 0.01**[a](http://evil)|``<b>`\x1b
 NAMES = [f"{EVIL} a", f"={EVIL} b", f"+sum {EVIL}"]
 CATEGORIES = [f"={EVIL}", f"-1+{EVIL}", "plain"]
 TITLE = f"visits {EVIL}"
+NODES = [f"={EVIL} {number}" for number in range(20)]
 
 ABOUT = ["--about", "about.toml"]
 
 COMMANDS: dict[str, list[list[str]]] = {
     "synth": [["synth", "t.csv", *["--schema", "s.toml", "--epsilon", "1", "--method", "mst", "-o", "fake.csv"]]],
     "fit": [
-        ["fit", "t.csv", *["--schema", "open.toml", "--epsilon", "2", "--method", "independent", "-o", "open.release"]]
+        ["fit", "t.csv", *["--schema", "open.toml", "--epsilon", "2", "--method", "independent", "-o", "open.release"]],
+        ["fit", "edges.csv", *["--schema", "graph.toml", "--epsilon", "1", "-o", "graph.release"]],
     ],
-    "sample": [["sample", "open.release", "-o", "again.csv", "-n", "20"]],
-    "certificate": [["certificate", "open.release"], ["certificate", "open.release", "--html", "page.html"]],
-    "plan": [["plan", "s.toml", "--epsilon", "1", "--method", "mst"]],
+    "sample": [
+        ["sample", "open.release", "-o", "again.csv", "-n", "20"],
+        ["sample", "graph.release", "-o", "fake_edges.csv"],
+    ],
+    "certificate": [
+        ["certificate", "open.release"],
+        ["certificate", "open.release", "--html", "page.html"],
+        ["certificate", "graph.release", "--html", "graph.html"],
+    ],
+    "plan": [["plan", "s.toml", "--epsilon", "1", "--method", "mst"], ["plan", "graph.toml", "--epsilon", "1"]],
     "preview": [["preview", "t.csv", "--schema", "s.toml", "--epsilon", "1"]],
     "mock": [["mock", "s.toml", "-n", "20", "-o", "mock.csv", "--fill"]],
     "schema": [
         ["schema", "draft", "t.csv", "-o", "draft.toml"],
         ["schema", "check", "t.csv", "s.toml"],
         ["schema", "check", "t.csv", "bad.toml"],
+        ["schema", "check", "edges.csv", "graph.toml"],
     ],
     "evaluate": [
         [
             *["evaluate", "t.csv", "fake.csv", "--schema", "s.toml", "--quick", "--json", "scores.json"],
             *["--report", "report.html"],
-        ]
+        ],
+        ["evaluate", "edges.csv", "fake_edges.csv", "--schema", "graph.toml"],
     ],
     "report": [["report", "scores.json", "-o", "again.html"]],
     "split": [["split", "t.csv", "-o", "rest.csv", "--holdout", "held.csv"]],
@@ -50,8 +63,8 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["book", "show", "x.book"],
         ["book", "verify", "x.book"],
     ],
-    "bundle": [["bundle", "open.release", "-o", "b.zip"]],
-    "verify": [["verify", "b.zip"]],
+    "bundle": [["bundle", f"{name}.release", "-o", f"{name}.zip"] for name in ("open", "graph")],
+    "verify": [["verify", "open.zip"], ["verify", "graph.zip"]],
     "metadata": [
         ["metadata", "open.release", "--format", "table-schema", "-o", "meta.json"],
         ["metadata", "open.release", "--format", "croissant", *ABOUT, "--file", "again.csv", "-o", "croissant.json"],
@@ -96,6 +109,11 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     about = "".join(f"{key} = {to_toml(value)}\n" for key, value in said.items())
     (folder / "about.toml").write_text(f'{about}[publisher]\nname = {to_toml(EVIL)}\n[contact]\nemail = "a@x.org"\n')
     (folder / "open.toml").write_text(head + columns)
+    ends = "".join(f"{end} = {to_toml(name)}\n" for end, name in zip(("source", "target"), NAMES, strict=False))
+    graph = f"[graph]\nname = {to_toml(TITLE)}\n{ends}[nodes]\nlist = {to_toml(NODES)}\n"
+    (folder / "graph.toml").write_text(graph)
+    edges = [f'"{one}","{other}"' for one, other in itertools.combinations(NODES, 2)]
+    (folder / "edges.csv").write_text("\n".join([",".join(quoted[:2]), *edges[::3]]) + "\n")
     (folder / "bad.toml").write_text(
         head + listed + rule.replace("plain", EVIL.replace("\x1b", "").replace("\x9b", ""))
     )
@@ -112,6 +130,10 @@ def test_nothing_is_obeyed(outputs: Path, monkeypatch: pytest.MonkeyPatch, capfd
         for shown in (out, err):
             odd = {each for each in shown if not each.isprintable() and each not in "\n\t\r\u00a0"}
             assert not odd, (command, odd, shown[:2000])
+    for bundle in outputs.glob("*.zip"):
+        with zipfile.ZipFile(bundle) as archive:
+            archive.extractall(bundle.with_suffix(""))
+            assert {"README.md", "sign-off.html"} <= {*archive.namelist()}
     written = [path for path in outputs.rglob("*") if path.is_file()]
     for path in written:
         if path.suffix == ".md":
@@ -172,3 +194,52 @@ def test_formulas_are_escaped_on_request_alone(
     assert safe.startswith("'=a\n")
     assert not [line for line in safe.replace('"', "").split("\n") if line[:1] in "=+-@\t\r" and line]
     assert run([*made, "-o", "safe.parquet", "--escape-formulas"]) == 2
+
+
+LOOKED_UP = """
+[table]
+rows = 70
+[columns]
+a = { kind = "categorical", categories = ["x", "y"] }
+b = { kind = "categorical", categories = ["=1+1", "@v"] }
+[[rules]]
+determines = ["a"]
+gives = ["b"]
+table = [["x", "=1+1"], ["y", "@v"]]
+"""
+EDGES = '[nodes]\nlist = ["=1+1|calc", "+2", "@x", "plain"]\n'
+
+
+@pytest.mark.parametrize("command", ["synth", "sample", "mock", "graph synth", "graph sample"])
+def test_every_column_with_formulas_is_named(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A column that a rule looks up is not in the model, and the nodes of a graph are no categories."""
+    monkeypatch.chdir(tmp_path)
+    Path("s.toml").write_text(EDGES if "graph" in command else LOOKED_UP)
+    nodes = "source,target\n=1+1|calc,+2\n+2,@x\n@x,plain\nplain,=1+1|calc\n"
+    Path("t.csv").write_text(nodes if "graph" in command else "a,b\n" + "x,=1+1\ny,@v\n" * 35)
+    if "sample" in command:
+        assert run(["fit", "t.csv", "--schema", "s.toml", "--not-private", "-o", "r", "-q"]) == 0
+    made = {
+        "synth": "synth t.csv --schema s.toml --epsilon 9 --method independent",
+        "graph synth": "synth t.csv --schema s.toml --not-private",
+        "mock": "mock s.toml",
+    }.get(command, "sample r")
+    capfd.readouterr()
+    assert run([*made.split(), "-o", "plain.csv"]) == 0
+    said = capfd.readouterr().err
+    named = "source, target" if "graph" in command else "b"
+    assert f"names or values: {named}. To put an apostrophe before each, use --escape-formulas" in said
+    assert run([*made.split(), "-o", "safe.csv", "--escape-formulas"]) == 0
+    assert "--escape-formulas" not in capfd.readouterr().err
+    plain, safe = (Path(name).read_text() for name in ("plain.csv", "safe.csv"))
+    values = {value for line in safe.splitlines()[1:] for value in line.replace('"', "").split(",")}
+    assert values & {"'=1+1", "'=1+1|calc"}
+    assert not [value for value in values if value.startswith(("=", "+", "@"))]
+    assert ",=1+1" in plain or "=1+1|calc" in plain
+    assert run([*made.split(), "-o", "again.parquet"]) == 0
+    assert "--escape-formulas" not in capfd.readouterr().err
+    folders = {*Path.cwd().iterdir()}
+    assert run([*made.split(), "-o", "safe.parquet", "--escape-formulas"]) == 2
+    assert {*Path.cwd().iterdir()} == folders, "refused before anything is spent or written"

@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -81,10 +82,15 @@ DRAWN_IN = {
     ("dependence.py", "DependenceSelector.__call__"): "selects",
 }
 """Every function of `privacy/` that names a draw of noise, and why it adds no floats to an exact value."""
+TWICE = {("charges.py", "_vote_noise"), ("clipping.py", "add_noise"), ("rows.py", "partition_rows")}
+"""Functions that name two: of two distributions; of sums and counts; bits and a key to them. All others name one."""
 
-BITS = {"noise.key", "word_pairs"}
+BITS = {"noise.key", "key()", "word_pairs", "ndtri", "erfinv", "erf_inv", "uniform", "bits", "randint"}
 BITS_IN = {
+    ("source.py", "fresh_key"): "a key of sampling or of a split, which nothing exact is added to",
     ("charges.py", "charge_votes"): "the teacher of each unit",
+    ("pate.py", "assign_teachers"): "the teacher of each unit",
+    ("pate.py", "teacher_step.one"): "which rows of its own a teacher sees; it is never released",
     ("gaps.py", "positions.words_of"): "gaps between the units of a batch",
     ("poisson.py", "_arrange.toss"): "which units are in a batch",
     ("poisson.py", "coins"): "which units are in a batch",
@@ -93,6 +99,7 @@ BITS_IN = {
     ("moments.py", "exact_examples"): "positions within bins",
     ("selection.py", "noisy_function_selections"): "positions within bins",
     ("objective.py", "noisy_minimisers"): "the random term of an objective, whose minimum alone is released",
+    ("objective.py", "random_term"): "the same",
     ("objective.py", "_words"): "the same",
 }
 """Every function of `privacy/` that takes random bits or a key to them, and what for."""
@@ -113,6 +120,10 @@ def uses(source: str, wanted: set[str]) -> Iterator[str]:
             is_one = named in wanted if owner or named in made else False
             if is_one or f"{owner}.{named}" in wanted:
                 yield ".".join(place)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not (node.args or node.keywords):
+            owner = ast.unparse(node.func.value).rpartition(".")[2]
+            if f"{node.func.attr}()" in wanted and f"{owner}.{node.func.attr}" not in wanted:  # the latter counts above
+                yield ".".join(place)
         elif isinstance(node, ast.alias) and node.name in wanted and node.asname not in (None, node.name):
             yield "import"
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
@@ -125,14 +136,21 @@ def uses(source: str, wanted: set[str]) -> Iterator[str]:
     return walk(tree, ())
 
 
+def draws_in_privacy(wanted: set[str]) -> Counter[tuple[str, str]]:
+    """Every function of `privacy/` that names one of these, and how often."""
+    return Counter((file.name, place) for file in PRIVACY for place in uses(file.read_text(), wanted))
+
+
+def expected(places: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], int]:
+    return {place: 1 + (place in TWICE) for place in places}
+
+
 def test_noise_is_drawn_where_it_is_added_to_whole_numbers() -> None:
-    found = {(file.name, place) for file in PRIVACY for place in uses(file.read_text(), DRAWS)}
-    assert found == set(DRAWN_IN)
+    assert draws_in_privacy(DRAWS) == expected(DRAWN_IN)
 
 
 def test_random_bits_are_taken_where_no_exact_value_is_added_to() -> None:
-    found = {(file.name, place) for file in PRIVACY for place in uses(file.read_text(), BITS)}
-    assert found == set(BITS_IN)
+    assert draws_in_privacy(BITS) == expected(BITS_IN)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +168,24 @@ def test_the_rule_about_draws_can_fail(bad: str) -> None:
     assert set(uses(f"{imported}\ndef f(exact, ledger, key):\n    {bad}", DRAWS)) == {"f"}
     assert list(uses("from understudy.privacy.noise.device import normals as draw", DRAWS)) == ["import"]
     assert list(uses("def f(ledger):\n    return ledger.noise.key()", BITS)) == ["f"]
+    twice = "def f(exact, ledger):\n    return exact + normals(a, 3) + normals(b, 3)"
+    assert list(uses(f"{imported}\n{twice}", DRAWS)) == ["f", "f"], "a second draw in an allowed function is seen"
+
+
+@pytest.mark.parametrize(
+    ("bad", "seen"),
+    [
+        ("s = ledger.noise; k = s.key(); return exact + ndtri(jax.random.uniform(k, (3,)))", 3),
+        ("take = ledger.noise.key; return exact + special.erfinv(word(take()))", 2),
+        ("return exact + jax.lax.erf_inv(jax.random.bits(SecureNoise().key(), (3,)))", 3),
+        ("return exact + jax.random.randint(key, (3,), -9, 10)", 1),
+        ("return exact + np.random.default_rng(3).uniform(-9, 9)", 1),
+    ],
+)
+def test_the_rule_about_bits_can_fail(bad: str, seen: int) -> None:
+    imported = "from scipy.special import ndtri"
+    assert list(uses(f"{imported}\ndef f(exact, ledger, key):\n    {bad}", BITS)) == ["f"] * seen
+    assert list(uses("from scipy.special import ndtri as normal_quantile", BITS)) == ["import"]
 
 
 @pytest.mark.parametrize("add", [with_noise, lambda exact, _, source: with_laplace_noise(exact, Fraction(3), source)])

@@ -118,12 +118,15 @@ class Fit(abc.ABC, Generic[Made]):
         """Fits, and saves the release in its folder, whatever becomes of the table `out`."""
         from understudy.release import RELEASE_FILES, saved_by
         from understudy.run.atomic import require_free_folder
-        from understudy.tables import check_writable
+        from understudy.tables.path import TablePath
+        from understudy.tables.writing import check_escapable, check_writable
 
         options, folder = self.options, self.folder
         if self.out is not None:
             refuse_own_input(options.source, self.out)
             check_writable(self.out, force=options.force, table=True, sidecar=not options.no_sidecar)
+            if options.escape_formulas:
+                check_escapable(TablePath.parse(self.out))
         checkpoint = checkpoint_folder(folder, options.resume)
         finished = options.resume and saved_by(checkpoint, folder)  # killed between its last two acts
         require_free_folder(folder, force=options.force or finished, contents=RELEASE_FILES)
@@ -169,15 +172,10 @@ class TableFit(Fit["Release"]):
 
     def check(self) -> None:
         from understudy.release import check_size
-        from understudy.tables.path import TablePath
-        from understudy.tables.writing import check_escapable
 
-        options = self.options
-        if options.escape_formulas and self.out is not None:
-            check_escapable(TablePath.parse(self.out))
-        if options.rows is not None:
-            check_size(options.rows, "The number of synthetic rows")
-        self.held = HeldOut.read(options, self.folder, self.out)
+        if self.options.rows is not None:
+            check_size(self.options.rows, "The number of synthetic rows")
+        self.held = HeldOut.read(self.options, self.folder, self.out)
 
     def fit(self, checkpoint: Path, progress: "Progress") -> "Release":
         from understudy.api import fit

@@ -11,10 +11,12 @@ from understudy.cli.options import read_guarantee
 from understudy.cli.output import (
     SampleOptions,
     note_if_synthetic,
+    note_on_formulas,
     require_hash,
     say_findings,
     show_plan,
     warn_if_not_private,
+    write_rows,
 )
 from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from understudy.tables import ReadOptions
 
 NOT_FOR_GRAPHS = (
-    *("method", "settings", "target", "split", "holdout", "rows", "where", "id_prefix", "escape_formulas", "bins"),
+    *("method", "settings", "target", "split", "holdout", "rows", "where", "id_prefix", "bins"),
     *("max_bins", "max_categories", "public", "keep_types", "engine", "scratch"),
 )
 """Options of `synth` and `fit` that apply to tables only."""
@@ -92,12 +94,8 @@ class GraphFit(Fit["GraphRelease"]):
 
 def write_edges(release: "GraphRelease", out: str, options: FitCommand | SampleOptions) -> str:
     """Samples and writes an edge list. Returns its number of edges, in words."""
-    from understudy.institution.metadata.table_schema import describe_synthetic
-    from understudy.tables import write_table
-
     edges = release.sample(seed=options.seed)
-    describe = None if options.no_sidecar else describe_synthetic(title=release.statement.facts.name)
-    write_table(edges, out, force=options.force, describe=describe)
+    note_on_formulas(write_rows([edges], out, options, title=release.statement.facts.name), out, options)
     return f"{len(edges):,} synthetic edges"
 
 
@@ -115,7 +113,7 @@ def sample_graph(folder: Path, out: str, options: SampleOptions) -> None:
     from understudy.graphs import GraphRelease
     from understudy.tables import check_writable
 
-    refuse_table_options({"--id-prefix": options.id_prefix, "--escape-formulas": options.escape_formulas})
+    refuse_table_options({"--id-prefix": options.id_prefix})
     for option, value in {"--rows": options.rows, "--where": options.where}.items():
         if value is not None:
             raise ConfigError(f"{option} does not apply to a graph: a sample is a whole graph. Remove it.")
@@ -166,9 +164,7 @@ def refuse_graphs(command: str, instead: str, schema: Path | None, *folders: Pat
     """Refuses a command that is for tables, if its schema or one of its release folders is that of a graph."""
     from understudy.release import is_graph_release
 
-    graph = (
-        schema if is_graph_schema(schema) else next((each for each in folders if each and is_graph_release(each)), None)
-    )
+    graph = schema if is_graph_schema(schema) else next(filter(is_graph_release, filter(None, folders)), None)
     if graph is not None:
         raise ConfigError(f"{command!r} is for tables, and {graph} is of a graph. {instead}")
 

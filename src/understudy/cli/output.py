@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from understudy.cli.terminal import echo, say, show_progress
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from understudy.cli.fit import FitCommand
     from understudy.institution.book import BudgetBook
     from understudy.institution.book.proposal import ProposedRun
     from understudy.privacy.accounting.ledger import Guarantee, Plan, PublicFacts, Statement
@@ -150,16 +151,11 @@ class SampleOptions:
 
 def write_synthetic(release: "Release", out: str, options: SampleOptions) -> str:
     """Samples and writes a table, batch by batch. Returns its number of rows and, where they are linked, of units."""
-    from understudy.institution.metadata.table_schema import describe_synthetic
     from understudy.release import BATCH_ROWS
-    from understudy.tables import write_batches
 
     num_rows = release.codec.num_rows if options.rows is None else options.rows
     batches = release.sample_batches(num_rows, where=options.where, seed=options.seed, id_prefix=options.id_prefix)
-    # The names and categories of the schema may not be those of a file with escaped ones.
-    described = None if options.escape_formulas else release.schema
-    describe = None if options.no_sidecar else describe_synthetic(described, title=release.statement.facts.name)
-    num_units = 0
+    title, delimiter, num_units = release.statement.facts.name, release.origin.delimiter, 0
 
     def counted() -> "Iterator[pa.Table]":
         nonlocal num_units
@@ -171,33 +167,48 @@ def write_synthetic(release: "Release", out: str, options: SampleOptions) -> str
             progress(written / num_rows, f"sampling: {written:,} of {num_rows:,} rows")
 
     with show_progress(options.quiet or num_rows <= BATCH_ROWS, "sampling") as progress:
-        write_batches(
-            counted(),
-            out,
-            delimiter=release.origin.delimiter,
-            force=options.force,
-            escape_formulas=options.escape_formulas,
-            describe=describe,
-        )
-    if not options.escape_formulas:
-        _note_on_formulas(release, out, options.quiet)
+        formulas = write_rows(counted(), out, options, schema=release.schema, title=title, delimiter=delimiter)
+    note_on_formulas(formulas, out, options)
     rows = f"{num_rows:,} synthetic row{'s' * (num_rows != 1)}"
     return f"{rows} of {num_units:,} unit{'s' * (num_units != 1)}" if release.codec.rows_per_unit else rows
 
 
-def _note_on_formulas(release: "Release", out: str, quiet: bool) -> None:
-    """Names the columns of a text file that a spreadsheet may take for formulas."""
-    from understudy.encoding import CategoricalCodec
-    from understudy.tables.delimited import starts_formula
+def write_rows(
+    batches: "Iterable[pa.Table]",
+    out: str,
+    options: "SampleOptions | FitCommand",
+    *,
+    schema: "Schema | None" = None,
+    title: str | None,
+    delimiter: str = ",",
+) -> set[str]:
+    """Writes synthetic rows and what describes them. Returns the names of columns with formulas."""
+    from understudy.institution.metadata.table_schema import describe_synthetic
+    from understudy.tables import write_batches
+    from understudy.tables.delimited import formula_columns
+
+    # The names and categories of the schema may not be those of a file with escaped ones.
+    escape, formulas = options.escape_formulas, set[str]()
+    describe = None if options.no_sidecar else describe_synthetic(None if escape else schema, title=title)
+
+    def watched() -> "Iterator[pa.Table]":
+        for batch in batches:
+            formulas.update(formula_columns(batch))
+            yield batch
+
+    write_batches(watched(), out, delimiter=delimiter, force=options.force, escape_formulas=escape, describe=describe)
+    return formulas
+
+
+def note_on_formulas(formulas: Iterable[str], out: str, options: "SampleOptions | FitCommand") -> None:
+    """Names the columns of a text file that a spreadsheet may take for formulas, unless they are escaped."""
     from understudy.tables.path import TEXT_SUFFIXES, TablePath
 
-    categories = {each.name: each.categories for each in release.codec.columns if isinstance(each, CategoricalCodec)}
-    named = [name for name in release.origin.columns if starts_formula([name, *categories.get(name, ())])]
-    if named and TablePath.parse(out).suffix in TEXT_SUFFIXES:
+    if formulas and not options.escape_formulas and TablePath.parse(out).suffix in TEXT_SUFFIXES:
         echo(
             f"Note: spreadsheets take values that begin with = + - or @ for formulas, and columns of {out} have such "
-            f"names or categories: {', '.join(named)}. To put an apostrophe before each, use --escape-formulas.",
-            quiet=quiet,
+            f"names or values: {', '.join(sorted(formulas))}. To put an apostrophe before each, use --escape-formulas.",
+            quiet=options.quiet,
         )
 
 

@@ -158,6 +158,8 @@ class AnyRelease(Summarized):
     def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Reads a release folder. Refuses one that is incomplete, altered or of another version.
 
+        Epsilon and its meaning are not recomputed, nor is CERTIFICATE.md compared: use `understudy verify` for that.
+
         Args:
             folder: What `save` wrote.
 

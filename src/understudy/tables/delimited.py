@@ -7,7 +7,7 @@ import functools
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -264,9 +264,12 @@ FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
 """The beginning of a cell that a spreadsheet takes for a formula."""
 
 
-def starts_formula(strings: Iterable[object]) -> bool:
-    """Whether a spreadsheet would take one of these for a formula."""
-    return any(isinstance(text, str) and re.match(FORMULA, text) for text in strings)
+def formula_columns(table: pa.Table) -> list[str]:
+    """The columns whose name, or one of whose strings, a spreadsheet would take for a formula."""
+    columns = zip(table.column_names, table.columns, strict=True)
+    strings = {name: values.cast(pa.string()) for name, values in columns if is_text(value_type(values.type))}
+    found = {name for name, values in strings.items() if pc.any(pc.match_substring_regex(values, FORMULA)).as_py()}
+    return [name for name in table.column_names if name in found or re.match(FORMULA, name)]
 
 
 def escape_formulas(table: pa.Table) -> pa.Table:
@@ -275,8 +278,7 @@ def escape_formulas(table: pa.Table) -> pa.Table:
     for field, values in zip(table.schema, table.columns, strict=True):
         if is_text(value_type(field.type)):
             values = pc.replace_substring_regex(values.cast(pa.string()), rf"({FORMULA})", r"'\1")
-        name = f"'{field.name}" if starts_formula([field.name]) else field.name
-        fields.append(field.with_type(values.type).with_name(name))
+        fields.append(field.with_type(values.type).with_name(re.sub(f"({FORMULA})", r"'\1", field.name)))
         columns.append(values)
     return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
 

@@ -219,19 +219,32 @@ def test_a_forged_manifest_contradicts_the_certificate(copied: Path, key: str, v
     assert all(text.isprintable() for text in (*found.faults, *found.marks, *found.not_checked))
 
 
-def test_what_another_version_wrote_is_not_compared(copied: Path) -> None:
+OLDER = swap('"understudy_version": "', '"understudy_version": "0.0.')
+
+
+def test_the_wording_of_another_version_is_not_compared(copied: Path) -> None:
     """The privacy cost is computed again all the same; the wording is not, and that is said."""
     us.write_bundle(copied / "release", copied / "b.zip")
-    older = swap('"understudy_version": "', '"understudy_version": "0.0.')
-    forge(copied / "b.zip", certificate_json=older, plan_json=older, CERTIFICATE_md=swap("Strong", "Other"))
+    texts = {"CERTIFICATE_md": swap("Strong", "Other"), "schema_toml": swap("rows", "# as older versions do\nrows")}
+    forge(copied / "b.zip", certificate_json=OLDER, plan_json=OLDER, **texts)
     write(
         copied / "b.zip", reseal(read(copied / "b.zip"), lambda manifest: manifest.update(understudy_version="0.0.1"))
     )
     found = us.verify_bundle(copied / "b.zip")
     assert found.is_intact, found.faults
     assert any("computed again" in text for text in found.checked)
-    assert any(text.startswith("The wording of the certificate") for text in found.not_checked)
+    assert any(text.startswith("schema.toml declares the certificate's unit") for text in found.checked)
+    assert any(text.startswith("The wording of the certificate, and lists") for text in found.not_checked)
     assert any(text.startswith("README.md, sign-off.html and audit.json") for text in found.not_checked)
+
+
+@pytest.mark.parametrize("case", ["schema", "schema gone", "schema with a file"])
+def test_the_schema_of_another_version_must_fit_its_certificate(copied: Path, case: str) -> None:
+    edits, fault = FORGED[case]
+    us.write_bundle(copied / "release", copied / "b.zip")
+    forge(copied / "b.zip", certificate_json=OLDER, plan_json=OLDER, **edits)
+    found = us.verify_bundle(copied / "b.zip")
+    assert any(fault in each for each in found.faults), found.faults
 
 
 def test_a_newer_format_is_refused(copied: Path) -> None:

@@ -307,12 +307,12 @@ class _Check:
                 return
             if version == __version__:
                 self._certificate_agrees(certified, statement, checksums)
-                self._schema_agrees(statement)
             else:
                 self.not_checked.append(
-                    f"The wording of the certificate, and schema.toml: the release was made by Understudy {version}, "
-                    f"and this is {__version__}."
+                    "The wording of the certificate, and lists, bounds and rules in schema.toml: the release was made "
+                    f"by Understudy {version}, and this is {__version__}."
                 )
+            self._schema_agrees(statement, same_version=version == __version__)
             self._pages_agree(statement, is_current=version == __version__)
         except Contradiction as error:
             self.faults.append(str(error))
@@ -384,8 +384,8 @@ class _Check:
         if len(self.faults) == before:
             self.checked.append("The certificate says the same as JSON, as text and as a web page.")
 
-    def _schema_agrees(self, statement: Statement) -> None:
-        """What schema.toml declares is what the certificate lists as declared."""
+    def _schema_agrees(self, statement: Statement, *, same_version: bool) -> None:
+        """What schema.toml declares is what the certificate lists as declared: all of it only for `same_version`."""
         if statement.facts.graph_unit is not None:
             self.not_checked.append("schema.toml: that of a graph is not compared with the certificate.")
             return
@@ -398,14 +398,13 @@ class _Check:
         except (UnderstudyError, *UNREADABLE) as error:
             self.faults.append(f"schema.toml is not a schema that can be read ({type(error).__name__}).")
             return
-        contradictions = [*schema_contradictions(schema, statement, same_version=True)]
+        contradictions = [*schema_contradictions(schema, statement, same_version=same_version)]
+        if not contradictions and same_version and schema.to_toml() != text:
+            contradictions = ["is not as Understudy writes it"]
         self.faults += [f"schema.toml {each}." for each in contradictions]
-        if contradictions:
-            return
-        if schema.to_toml() != text:
-            self.faults.append("schema.toml is not as Understudy writes it.")
-        else:
-            self.checked.append("schema.toml declares what the certificate lists as declared.")
+        if not contradictions:
+            listed = "what the certificate lists as declared" if same_version else "the certificate's unit and rows"
+            self.checked.append(f"schema.toml declares {listed}.")
 
     def _pages_agree(self, statement: Statement, *, is_current: bool) -> None:
         """README, sign-off page and audits, as this version writes them."""
