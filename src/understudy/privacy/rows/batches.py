@@ -18,7 +18,7 @@ Batch = TypeVar("Batch")
 Batch_co = TypeVar("Batch_co", covariant=True)
 Mapped = TypeVar("Mapped")
 """What a function makes of a batch: still rows."""
-Part = TypeVar("Part", bound="np.ndarray | tuple[np.ndarray, ...] | tuple[pa.Table, ...]")
+Part = TypeVar("Part", bound=np.ndarray | tuple[np.ndarray, ...] | tuple[pa.Table, ...])
 """What is counted in one batch: whole numbers, or values with their counts. They can be sent without pickle."""
 
 
