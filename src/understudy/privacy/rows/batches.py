@@ -18,8 +18,9 @@ Batch = TypeVar("Batch")
 Batch_co = TypeVar("Batch_co", covariant=True)
 Mapped = TypeVar("Mapped")
 """What a function makes of a batch: still rows."""
-Part = TypeVar("Part", bound=np.ndarray | tuple[np.ndarray, ...] | tuple[pa.Table, ...])
-"""What is counted in one batch: whole numbers, or values with their counts. They can be sent without pickle."""
+Part = TypeVar("Part", bound=np.ndarray | tuple[Any, ...])
+"""What is counted in one batch: whole numbers, or tables of values with their counts, which can be sent without pickle.
+Only in this process may it be a tuple of those of several queries."""
 
 
 @runtime_checkable
