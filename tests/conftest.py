@@ -35,6 +35,7 @@ UNCHECKED = {
     "privacy.accounting.events": "the same of the parameters of all events",
     "privacy.mechanisms.discovery": "the same of settings of binning; and tests count batches that refuse to be read",
     "privacy.mechanisms.scoring": "the same of functions of one row",
+    "privacy.noise.samplers": "they draw number by number: their tests would take four times as long",
     "privacy.rows.rows": "Python 3.11 asks remote codes for their rows to see whether they are `Codes`; they refuse",
     "privacy.rows.spark": "the same; and it names types of Spark, which need not be installed",
 }

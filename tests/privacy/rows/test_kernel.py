@@ -13,7 +13,6 @@ from understudy.privacy.rows.codes import ArrayCodes, code_type
 from understudy.privacy.rows.device_kernel import count_on_device
 from understudy.privacy.rows.kernel import Columns, count_workload, join_cliques, split_counts
 
-
 CODE_TYPE = code_type((9,))
 
 
