@@ -19,8 +19,7 @@ Batch_co = TypeVar("Batch_co", covariant=True)
 Mapped = TypeVar("Mapped")
 """What a function makes of a batch: still rows."""
 Part = TypeVar("Part", bound=np.ndarray | tuple[Any, ...])
-"""What is counted in one batch: whole numbers, or tables of values with their counts, which can be sent without pickle.
-Only in this process may it be a tuple of those of several queries."""
+"""Counts of a batch, or of its values, which are sent without pickle; in this process, those of several queries."""
 
 
 @runtime_checkable
