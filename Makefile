@@ -16,7 +16,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # Extras in the wheelhouse and so in the image, for example: make wheelhouse EXTRAS=pandas,excel
 EXTRAS ?=
 
-CLIENTS := tests/audit tests/benchmark tests/benchmarks tests/graphs tests/studio $(wildcard tests/test_papers_*.py tests/test_utility.py)
+CLIENT_FOLDERS := audit benchmark graphs studio
+CLIENTS := $(CLIENT_FOLDERS:%=tests/%) $(CLIENT_FOLDERS:%=src/understudy/%) tests/benchmarks $(wildcard tests/test_papers_*.py tests/test_utility.py)
 
 .PHONY: setup demo test test-clients long-test check docs docs-test audit-test cluster-test spark-test studio-test package-test wheelhouse fuzz notebooks papers bench slow coverage matrix clean
 
@@ -54,7 +55,7 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n auto --dist worksteal $(CLIENTS:%=--ignore=%)
 
-# Tests of what stands on the public names alone: audits and planted defects, benchmarks, papers, graphs, the studio.
+# Tests and docstring examples of what stands on the public names alone: audits, benchmarks, papers, graphs, the studio.
 test-clients: $(STAMP)
 	$(BIN)/python -m pytest -q -n auto --dist worksteal $(CLIENTS)
 

@@ -85,7 +85,7 @@ when = "NOT member"
 
 
 def ruled_schema(**facts: object) -> us.Schema:
-    return dataclasses.replace(us.Schema.from_toml(RULES), **facts)  # type: ignore[arg-type]
+    return dataclasses.replace(us.Schema.from_toml(RULES), **facts)  # type: ignore[arg-type]  # keywords of several types
 
 
 def ruled_table(num_rows: int = 397, *, seed: int = 0, broken: float = 0.1) -> pa.Table:

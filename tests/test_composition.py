@@ -32,7 +32,7 @@ NOW = PublicFacts(name="stays"), Guarantee(1.0, 1e-6)
 
 
 def changed(unit: str | None = None, **facts: object) -> Statement:
-    return dataclasses.replace(STATEMENT, facts=PublicFacts(name="stays", unit=unit), **facts)  # type: ignore[arg-type]
+    return dataclasses.replace(STATEMENT, facts=PublicFacts(name="stays", unit=unit), **facts)  # type: ignore[arg-type]  # keywords of several types
 
 
 def test_epsilons_and_deltas_are_added() -> None:

@@ -26,7 +26,7 @@ def schema(rows: int | None, **facts: object) -> us.Schema:
     columns = [
         us.Column(name=n, kind="categorical", categories=c, nullable=False, closed=True) for n, c in CATEGORIES.items()
     ]
-    return us.Schema(columns=(*columns, *facts.pop("more", ())), rows=rows, **facts)  # type: ignore[arg-type, misc]
+    return us.Schema(columns=(*columns, *facts.pop("more", ())), rows=rows, **facts)  # type: ignore[arg-type, misc]  # keywords of several types
 
 
 def distance(real: pa.Table, fake: pa.Table) -> float:

@@ -97,7 +97,7 @@ def test_a_histogram_over_estimated_categories_is_fitted_by_merging_the_rarest(c
     assert MAX_CELLS * 0.3 < domain.size(domain.names) <= MAX_CELLS
     whole = us.fit(table, "independent", GUARANTEE, schema=schema, seed=3)  # the same noise on the same counts
     for column, full in zip(release.codec.columns, whole.codec.columns, strict=True):
-        kept, found = (set(codec.to_dict()["categories"]) for codec in (column, full))  # type: ignore[call-overload]
+        kept, found = (set(codec.to_dict()["categories"]) for codec in (column, full))  # type: ignore[call-overload]  # JSON, typed as objects
         assert kept < found
         assert {f"v{i:02}" for i in range(20, 25)} <= kept  # the most frequent
         assert not {"v00", "v01", "v02"} & kept
@@ -108,14 +108,14 @@ def test_what_merging_cannot_fit_is_refused_before_the_first_charge(charged: lis
     schema, table = texts(num_columns=16)
     assert MERGED_SIZE**16 > MAX_CELLS
     for call in (us.plan, lambda *given: us.fit(table, *given[1:], schema=schema)):
-        with pytest.raises(ConfigError, match="43,046,721 cells in 16 columns"):
+        with raises(ConfigError, setting="splits"):
             call(schema, f"mwem(splits=[[{', '.join(schema.names)}]])", GUARANTEE)
     assert not charged
 
 
 def test_a_code_is_refused_by_what_may_be_estimated_and_else_fits_what_was(charged: list[str]) -> None:
     schema, table = texts(num_columns=2, num_values=3)
-    with pytest.raises(ConfigError, match="code_size is 2005, but a row has at most 2004 features"):
+    with raises(ConfigError, setting="code_size"):
         us.fit(table, f"autogan(code_size=2005, {AUTOGAN})", ROUGH, schema=schema)
     assert not charged
     release = us.fit(table, f"autogan(code_size=2000, {AUTOGAN})", ROUGH, schema=schema, seed=1)

@@ -179,15 +179,15 @@ def test_progress_in_a_notebook_is_one_bar_that_goes_away(monkeypatch: pytest.Mo
     """IPython's own display handle is replaced: a notebook cannot run here."""
     shown: list[str] = []
     display = types.ModuleType("IPython.display")
-    display.HTML = str  # type: ignore[attr-defined]
+    display.HTML = str  # type: ignore[attr-defined]  # a made-up module
 
     def show(content: str, display_id: bool) -> Any:
         shown.append(content)
         return types.SimpleNamespace(update=shown.append)
 
-    display.display = show  # type: ignore[attr-defined]
+    display.display = show  # type: ignore[attr-defined]  # a made-up module
     ipython = types.ModuleType("IPython")
-    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=1)  # type: ignore[attr-defined]
+    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=1)  # type: ignore[attr-defined]  # a made-up module
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     with display_progress("fitting") as report:
@@ -200,5 +200,5 @@ def test_progress_in_a_notebook_is_one_bar_that_goes_away(monkeypatch: pytest.Mo
 
 
 def test_what_is_no_progress_is_refused() -> None:
-    with raises(us.ConfigError, setting="progress"), open_progress("yes", "x"):  # type: ignore[arg-type]
+    with raises(us.ConfigError, setting="progress"), open_progress("yes", "x"):  # type: ignore[arg-type]  # a wrong type
         pass

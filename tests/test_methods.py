@@ -59,7 +59,7 @@ def test_name_alone_is_the_default(name: str) -> None:
 
 @pytest.mark.parametrize("name", SYNTHESIZERS)
 def test_every_field_has_a_default_and_is_frozen(name: str) -> None:
-    params = synthesizer_class(name).__dataclass_params__  # type: ignore[attr-defined]
+    params = synthesizer_class(name).__dataclass_params__  # type: ignore[attr-defined]  # of a frozen dataclass
     assert params.frozen
     fields = dataclasses.fields(synthesizer_class(name))
     assert [field.name for field in fields if not field.kw_only] == (["inner"] if name in WRAPPERS else [])

@@ -511,7 +511,7 @@ def types_of(frame: object) -> object:
     """Without the label, which has the hash of a noisy release."""
     if isinstance(frame, pa.Table):
         return frame.schema.remove_metadata()
-    return frame.dtypes if isinstance(frame, pd.DataFrame) else frame.schema  # type: ignore[attr-defined]
+    return frame.dtypes if isinstance(frame, pd.DataFrame) else frame.schema  # type: ignore[attr-defined]  # a frame of either library
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])

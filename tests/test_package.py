@@ -5,7 +5,6 @@ import importlib
 import importlib.metadata
 import inspect
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ import pytest
 import understudy
 import understudy as us
 from understudy._version import DISTRIBUTION
+from understudy.cli import run
 from understudy.synthesizers import SYNTHESIZERS, describe_methods, synthesizer_class
 
 HEAVY = (
@@ -177,19 +177,17 @@ def test_a_process_ends_in_silence() -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_the_shell_completes_commands_and_methods() -> None:
+@pytest.mark.parametrize(("words", "expected"), [("eval", "evaluate"), ("fit --method aut", "auto")])
+def test_the_shell_completes_commands_and_methods(
+    words: str, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What the shell's script asks for, as typer reads it from the environment."""
-    for words, expected in {"understudy eval": "evaluate", "understudy fit --method aut": "auto"}.items():
-        asked = {"_UNDERSTUDY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-        done = subprocess.run(
-            [sys.executable, "-c", "from understudy.cli import run; run()"],
-            env={**os.environ, **asked},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert expected in done.stdout.split()
+    asked = {"COMP_WORDS": f"understudy {words}", "COMP_CWORD": str(len(words.split()))}
+    for name, value in {"_UNDERSTUDY_COMPLETE": "complete_bash", **asked}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        run([])
+    assert expected in capsys.readouterr().out.split()
 
 
 def test_the_first_lines_of_methods_are_those_of_their_classes() -> None:

@@ -72,9 +72,9 @@ def test_the_last_critic_scores_the_last_generator() -> None:
 
         def trajectory(self, *arguments: Any, checkpoints: int, **more: Any) -> Trajectory:
             calls.append(checkpoints)
-            return Trajectory(("first", "last"), lambda rows: np.tile([0.1, 0.9], (len(rows), 1)))  # type: ignore[arg-type]
+            return Trajectory(("first", "last"), lambda rows: np.tile([0.1, 0.9], (len(rows), 1)))  # type: ignore[arg-type]  # scores are plain arrays here
 
-    once: Any = core._Once(Two(), 5)  # type: ignore[arg-type]
+    once: Any = core._Once(Two(), 5)  # type: ignore[arg-type]  # a stand-in of a method
     both, last = (once.trajectory(None, checkpoints=count, every=5) for count in (2, 1))
     assert (both.models, last.models, calls) == (("first", "last"), ("last",), [2])
     assert both.critics(np.zeros((3, 1))).shape == (3, 2)
@@ -124,7 +124,7 @@ def test_only_outputs_without_a_line_are_run_again(tmp_path: Path) -> None:
 def test_the_published_lengths_are_those_of_the_paper() -> None:
     """Steps before boosting and of the GAN alone, in spec and paper; noise follows from the guarantee."""
     steps = {
-        part.name: (part.boosted.inner.num_steps, part.gan.num_steps)  # type: ignore[attr-defined]
+        part.name: (part.boosted.inner.num_steps, part.gan.num_steps)  # type: ignore[attr-defined]  # GANs count steps
         for part in populations.parts(populations.SIZES["paper"])
     }
     assert steps["titanic, epsilon 2"] == (2960, 4535)

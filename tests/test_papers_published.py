@@ -119,7 +119,7 @@ def inputs_of(method: Any, schema: Schema) -> int:
     for column in schema.columns:
         scale = None
         if column.name in domain.numeric:
-            whole = None if column.kind != "integer" else int(column.bounds[1]) - int(column.bounds[0]) + 1  # type: ignore[index,arg-type]
+            whole = None if column.kind != "integer" else int(column.bounds[1]) - int(column.bounds[0]) + 1  # type: ignore[index,arg-type]  # integer columns have bounds
             bins: dict[str, Any] = {"fine_edges": (0.0, 1.0), "fine_masses": (1.0,), "first_fine_bin": (0, 1)}
             scale = NumericDomain(**bins, whole=whole, nullable=column.nullable)
         scales.append(scale)

@@ -138,7 +138,7 @@ def test_arguments_are_checked_before_the_first_batch(coin: us.Release) -> None:
     for wrong in ({"num_rows": 0}, {"seed": -1}, {"batch_rows": 0}, {"batch_rows": 1.5}, {"num_rows": True}):
         (setting,) = wrong
         with raises(ConfigError, setting=setting):
-            coin.sample_batches(**{"num_rows": 10, **wrong})  # type: ignore[arg-type]
+            coin.sample_batches(**{"num_rows": 10, **wrong})  # type: ignore[arg-type]  # keywords of several types
 
 
 # --- Types ---

@@ -42,7 +42,7 @@ def test_reprs_are_short_and_say_what_matters(release: us.Release) -> None:
 
 def test_notebooks_show_the_same_without_colours_or_scripts(release: us.Release) -> None:
     for each in _all(release).values():
-        page = each._repr_html_()  # type: ignore[attr-defined]
+        page = each._repr_html_()  # type: ignore[attr-defined]  # listed by name, so typed as objects
         assert len(page) < 6000
         assert not re.search(r"<script|<style|color|background|class=|<i>", page)
         words = set(re.findall(r"\w+", re.sub(r"<[^>]+>|&\w+;", " ", page)))

@@ -68,7 +68,7 @@ def schema(**facts: object) -> us.Schema:
         us.Column(name="visit", kind="id"),
     )
     known = {"columns": columns, "rows": 6000, "unit": "who", "max_rows_per_unit": 4}
-    return us.Schema(**{**known, **facts})  # type: ignore[arg-type]
+    return us.Schema(**{**known, **facts})  # type: ignore[arg-type]  # keywords of several types
 
 
 SHARED = ("sex", "born")

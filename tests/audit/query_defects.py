@@ -36,7 +36,7 @@ def _laplace_for_gaussian(patch: Patch) -> None:
 
 
 def _exact_moments(patch: Patch) -> None:
-    patch.setattr(moments, "with_noise", lambda exact, stddev, source: np.asarray(exact))
+    patch.setattr(moments, "with_noise", lambda exact, stddev, source: np.asarray(exact, dtype=np.int64))
 
 
 def _float_mean_of_noise(patch: Patch) -> None:

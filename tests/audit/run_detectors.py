@@ -185,7 +185,7 @@ def draws_and_charges() -> list[str]:
         noise, method = RecordingNoise(0, rows_per_unit=1), read_method(name)
         ledger = us.Ledger(GUARANTEE, noise=noise)
         method.fit(Run(rows, method.plan(rows.domain, ledger.remaining), ledger, key=jax.random.key(0)))
-        charged = sum(query.event.rho for query in ledger.queries)  # type: ignore[attr-defined]
+        charged = sum(query.event.rho for query in ledger.queries)  # type: ignore[attr-defined]  # an event of this kind has it
         if noise.rho > charged * (1 + 1e-6):
             wrong.append(f"{name}: the noise that was drawn costs {noise.rho / charged:.3g} times the charge")
     return wrong

@@ -294,7 +294,7 @@ def test_without_the_extra_the_message_says_what_to_install(monkeypatch: pytest.
     def refuse(name: str, *args: object, **kwargs: object) -> object:
         if name.startswith("jax_privacy"):
             raise ImportError(name)
-        return real_import(name, *args, **kwargs)  # type: ignore[arg-type]
+        return real_import(name, *args, **kwargs)  # type: ignore[arg-type]  # handed on
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ConfigError, match=r"pip install 'understudy-dp\[audit\]'"):

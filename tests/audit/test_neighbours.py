@@ -67,7 +67,7 @@ def test_cells_are_counted(canary: str) -> None:
     assert len(before) == cells.size
 
     def code(name: str, value: object) -> object:
-        return sum(value >= edge for edge in EDGES) if name == "amount" else str(value)  # type: ignore[operator]
+        return sum(value >= edge for edge in EDGES) if name == "amount" else str(value)  # type: ignore[operator]  # the amount is a number
 
     for clique in [*((name,) for name in pair.columns), *combinations(pair.columns, 2)]:
         slow = Counter(tuple(code(name, row[name]) for name in clique) for row in pair.rows)

@@ -84,7 +84,7 @@ def test_gradients_that_are_clipped_too_late_are_found(monkeypatch: pytest.Monke
     clipped_sum = dpsgd.clipped_sum
 
     def clip_late(loss: object, network: object, units: object, taken: object, clip: clipping.Clip) -> object:
-        exact, within = clipped_sum(loss, network, units, taken, clipping.Clip.flat(4.0))  # type: ignore[arg-type]
+        exact, within = clipped_sum(loss, network, units, taken, clipping.Clip.flat(4.0))  # type: ignore[arg-type]  # handed on
         return jax.tree_util.tree_map(lambda part: 4 * part, exact), within  # back to the grid of the charged bound
 
     monkeypatch.setattr(dpsgd, "clipped_sum", clip_late)

@@ -263,7 +263,7 @@ def _teacher_per_row(patch: Patch) -> None:
 def _equal_holdout(patch: Patch) -> None:
     def shuffled(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
         ranks = jax.random.permutation(key, shape[0])
-        return np.asarray((np.asarray(ranks) + 0.5) / shape[0] * 2.0**32, dtype=np.float64)  # type: ignore[return-value]
+        return np.asarray((np.asarray(ranks) + 0.5) / shape[0] * 2.0**32, dtype=np.float64)  # type: ignore[return-value]  # a NumPy array does as well
 
     class Shuffling:
         bits = staticmethod(shuffled)

@@ -228,7 +228,7 @@ def course_of_training() -> list[str]:
     for scale in (1.0, 100.0):
         said: list[tuple[float, str]] = []
         units = [[[scale * value for value in row] for row in unit] for unit in COMMON]
-        progress = RunOptions(chunk=1, progress=lambda done, text, said=said: said.append((done, text)))  # type: ignore[misc]
+        progress = RunOptions(chunk=1, progress=lambda done, text, said=said: said.append((done, text)))  # type: ignore[misc]  # a default binds the list of this round
         _trained(units, progress)
         reports.append([(done, text.split(", ")[0]) for done, text in said])
     return [] if reports[0] == reports[1] else ["what is reported of a training depends on the rows"]

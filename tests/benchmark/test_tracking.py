@@ -220,7 +220,7 @@ def test_a_suite_is_tracked_in_the_results_folder(tmp_path, suite):
     runs = read_runs(f"sqlite:///{tmp_path}/mlflow.db", small)
     assert [run.data.tags["key"] for run in runs] == sorted(store.read())
     for run in runs:
-        assert run.data.metrics["f1"] == store.read()[run.data.tags["key"]]["metrics"]["f1"]  # type: ignore[index]
+        assert run.data.metrics["f1"] == store.read()[run.data.tags["key"]]["metrics"]["f1"]  # type: ignore[index]  # JSON, typed as objects
         assert (tmp_path / "mlflow-artefacts" / run.info.run_id / "artifacts" / "scorecard.json").is_file()
 
 

@@ -1,7 +1,6 @@
 """The scorer of the benchmarks against closed forms and against SciPy."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -170,14 +169,18 @@ def test_what_cannot_be_scored_is_refused() -> None:
         score(train, train, train, "income")
 
 
-def test_the_command_prints_the_same_scores(tmp_path: Path) -> None:
+def test_the_command_prints_the_same_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     train, test = classes(400, 0), classes(200, 1)
     train.to_csv(tmp_path / "train.csv", index=False)
     test.to_parquet(tmp_path / "test.parquet")
-    command = [sys.executable, scorer.__file__, str(tmp_path / "train.csv"), str(tmp_path / "train.csv")]
-    whole = [*command, "--test", str(tmp_path / "test.parquet"), "--target", "label"]
-    done = subprocess.run(whole, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == pytest.approx(score(train, test, train, "label"))
-    refused = subprocess.run([*command, "--target", "label"], capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert len(refused.stderr.splitlines()) == 1
+    command = [scorer.__file__, str(tmp_path / "train.csv"), str(tmp_path / "train.csv"), "--target", "label"]
+    monkeypatch.setattr(sys, "argv", [*command, "--test", str(tmp_path / "test.parquet")])
+    scorer.main()
+    assert json.loads(capsys.readouterr().out) == pytest.approx(score(train, test, train, "label"))
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as refused:
+        scorer.main()
+    assert refused.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -87,7 +87,7 @@ def test_counts_beside_a_table_are_used_again(tmp_path: Path) -> None:
 def test_sampling_error_is_that_of_a_fair_coin() -> None:
     """The mean of |heads / n - 1/2| is sqrt(1 / (2 pi n)); all marginals here are coins."""
     cliques = [(str(number),) for number in range(400)]
-    fair = sizes.Marginals(None, {clique: np.array([7, 7]) for clique in cliques})  # type: ignore[arg-type]
+    fair = sizes.Marginals(None, {clique: np.array([7, 7]) for clique in cliques})  # type: ignore[arg-type]  # sizes need no schema
     expected = (2 * np.pi * 10_000) ** -0.5
     assert fair.distance(fair.drawn_again(10_000), 1) == pytest.approx(expected, rel=0.2)
 

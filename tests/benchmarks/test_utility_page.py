@@ -1,7 +1,6 @@
 """The page of a utility benchmark on made-up results, whose wins, lost cells and ranks are known."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -190,12 +189,13 @@ def test_sources_that_are_absent_are_named(
     assert utility.present_tables(["car", "nltcs"]) == ["car"]
 
 
-def test_gathered_results_are_taken_over_once(tmp_path: Path) -> None:
+def test_gathered_results_are_taken_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = tmp_path / "cells.jsonl"
     elsewhere.write_text("".join(json.dumps(row) + "\n" for row in MADE))
-    command = [sys.executable, utility.__file__, "default", "--out", str(tmp_path), "--gather", str(elsewhere)]
+    command = [utility.__file__, "default", "--out", str(tmp_path), "--gather", str(elsewhere)]
+    monkeypatch.setattr(sys, "argv", command)
     for _ in range(2):
-        subprocess.run(command, capture_output=True, check=True)
+        utility.main()
     assert utility.read_results(tmp_path / "utility_default.jsonl") == MADE
     assert "| either | 1 of 2 (50%) | 2 of 2 (100%) | 3 of 4 (75%) |" in (tmp_path / "utility_default.md").read_text()
 

@@ -151,7 +151,7 @@ def test_json_schema_refuses(statement: Statement, json_schema: dict, path: tupl
     content = copy.deepcopy(certificate.to_json(statement))
     place = content
     for step in path[:-1]:
-        place = place[step]  # type: ignore[assignment]
+        place = place[step]  # type: ignore[assignment]  # JSON, typed as objects
     place[path[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(json_schema).validate(content)
@@ -351,7 +351,7 @@ def test_of_what_is_not_private_nothing_is_said_to_be_hidden(changed: dict, json
 
 def test_certificates_without_the_meaning_are_read() -> None:
     content = certificate.to_json(_with_every_event())
-    del content["guarantee"]["meaning"]  # type: ignore[attr-defined]
+    del content["guarantee"]["meaning"]  # type: ignore[attr-defined]  # JSON, typed as objects
     assert read_statement(content) == _with_every_event()
 
 
@@ -599,7 +599,7 @@ def test_rules_are_public_facts_that_cost_nothing(table: pa.Table, json_schema: 
     assert facts == {certificate.public_facts(schema).declared}  # whether or not a row breaks a rule
     content = certificate.to_json(statements[0])
     jsonschema.validate(content, json_schema)
-    assert tuple(content["public"]["declared"][-3:]) == expected  # type: ignore[index]
+    assert tuple(content["public"]["declared"][-3:]) == expected  # type: ignore[index]  # JSON, typed as objects
     for line in expected:
         assert f"- {line}" in certificate.to_markdown(statements[0]).splitlines()
     assert "<code>age * 2 &lt;= 160 OR sex &lt;&gt; 'm'</code>" in to_html(statements[0])

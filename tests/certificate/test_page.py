@@ -65,7 +65,7 @@ def made_up(epsilon: float, facts: PublicFacts = FACTS, **changed: object) -> St
 def test_the_word_and_the_sentence_follow_from_epsilon(epsilon: float, word: str, times: str, said: str) -> None:
     statement = made_up(epsilon)
     assert statement.strength is Strength(word)
-    assert certificate.to_json(statement)["guarantee"]["strength"] == word  # type: ignore[index]
+    assert certificate.to_json(statement)["guarantee"]["strength"] == word  # type: ignore[index]  # JSON, typed as objects
     text = certificate.to_markdown(statement)
     called = "**This is a weak guarantee.**" if word == "weak" else f"**{word.capitalize()} guarantee.**"
     assert called in text
@@ -116,7 +116,7 @@ def test_the_head_names_data_set_date_person_and_files() -> None:
     assert "- Contact: privacy_office@hospital.example\n" in text
     assert f"- SHA-256 of model.safetensors: `{64 * 'a'}`\n" in text
     content = certificate.to_json(made_up(1.0), CHECKSUM)
-    declared = [content["public"][key] for key in ("name", "responsible", "contact")]  # type: ignore[index]
+    declared = [content["public"][key] for key in ("name", "responsible", "contact")]  # type: ignore[index]  # JSON, typed as objects
     assert declared == [FACTS.name, FACTS.responsible, FACTS.contact]
     assert content["date"] == "2026-03-31"
     assert content["checksums"] == CHECKSUM

@@ -81,7 +81,7 @@ ELSEWHERE = {
 
 def test_every_command_is_tried_or_excepted() -> None:
     groups = [group.name for group in app.registered_groups]
-    names = [command.name or command.callback.__name__ for command in app.registered_commands]  # type: ignore[union-attr]
+    names = [command.name or command.callback.__name__ for command in app.registered_commands]  # type: ignore[union-attr]  # a command has a name or a function
     assert {*groups, *names} == COMMANDS.keys() | ELSEWHERE.keys()
 
 

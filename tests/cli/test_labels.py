@@ -70,7 +70,7 @@ def test_the_digest_depends_on_model_codec_and_guarantee_but_not_on_tables(made:
     changed = (
         dataclasses.replace(release, codec=dataclasses.replace(release.codec, schema=schema)),
         dataclasses.replace(release, statement=weaker),
-        dataclasses.replace(release, model=dataclasses.replace(release.model, total=7.0)),  # type: ignore[type-var]
+        dataclasses.replace(release, model=dataclasses.replace(release.model, total=7.0)),  # type: ignore[type-var]  # models are dataclasses
     )
     assert len({release.digest, *(each.digest for each in changed)}) == 4
 

@@ -128,7 +128,7 @@ def other_people(num_rows: int = 90) -> pa.Table:
 
 def declared(method: str, **facts: object) -> us.Schema:
     """Everything about the table is public, and a person may own two rows."""
-    columns = tuple(us.Column(name=name, kind=kind, **FACTS.get(name, {})) for name, kind in KINDS.items())  # type: ignore[arg-type]
+    columns = tuple(us.Column(name=name, kind=kind, **FACTS.get(name, {})) for name, kind in KINDS.items())  # type: ignore[arg-type]  # keywords of several types
     schema = us.Schema(
         columns=columns,
         rows=ESTIMATED_ROWS if is_neural(method) else 400,
@@ -136,7 +136,7 @@ def declared(method: str, **facts: object) -> us.Schema:
         max_rows_per_unit=2,
         target="member",
     )
-    return _without_unseen(method, dataclasses.replace(schema, **facts))  # type: ignore[arg-type]
+    return _without_unseen(method, dataclasses.replace(schema, **facts))  # type: ignore[arg-type]  # keywords of several types
 
 
 def undeclared(method: str) -> us.Schema:
@@ -465,7 +465,7 @@ def test_one_unit_moves_statistics_by_what_was_charged(method: str) -> None:
         if isinstance(query.event, DiscreteGaussian):
             assert query.event.sensitivity == 2
     charged = sum(
-        query.event.rho  # type: ignore[attr-defined]
+        query.event.rho  # type: ignore[attr-defined]  # not all events have a rho, which is what is asked
         for query in planned
         if not isinstance(query.event, SubsampledGaussian | Gaussian)
     )

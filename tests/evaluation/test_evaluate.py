@@ -161,7 +161,7 @@ def test_a_given_holdout_is_unseen(whole: Scorecard) -> None:
 def test_no_target_says_why_and_scores_the_rest() -> None:
     scores = evaluate(REAL, GOOD, metrics=SMALL)
     assert scores.status("tstr_auc") == Status.MISSING_INPUT
-    assert scores["tv1"] >= 0  # type: ignore[operator]
+    assert scores["tv1"] >= 0  # type: ignore[operator]  # a metric that has a number
 
 
 def test_a_numeric_target_is_regressed() -> None:
@@ -243,7 +243,7 @@ def test_constant_and_empty_columns_do_no_harm() -> None:
     for name, values in odd.items():
         real, fake = real.append_column(name, values), fake.append_column(name, values)
     scores = evaluate(real, fake, target="rich", effort="quick")
-    assert scores["tv1"] < 0.1  # type: ignore[operator]
+    assert scores["tv1"] < 0.1  # type: ignore[operator]  # a metric that has a number
     assert any('"empty"' in note for note in texts(scores))
 
 
@@ -312,7 +312,7 @@ def declared(**changes: object) -> us.Schema:
         "income": us.Column(name="income", kind="real", bounds=(0, 1200)),
         "rich": us.Column(name="rich", kind="categorical", categories=("no", "yes"), closed=True),
     }
-    return us.Schema(columns=tuple({**columns, **changes}.values()))  # type: ignore[arg-type]
+    return us.Schema(columns=tuple({**columns, **changes}.values()))  # type: ignore[arg-type]  # changes are columns
 
 
 def with_column(table: pa.Table, name: str, values: list | np.ndarray) -> pa.Table:
@@ -355,7 +355,7 @@ def test_copies_are_warned_about_by_every_effort() -> None:
 def test_held_out_rows_do_not_find_themselves() -> None:
     """Without a holdout, distances are to the rows that were not set aside."""
     scores = evaluate(REAL, GOOD, metrics=["closest_record"])
-    assert 0.5 < scores["dcr_ratio"] < 2  # type: ignore[operator]
+    assert 0.5 < scores["dcr_ratio"] < 2  # type: ignore[operator]  # a metric that has a number
     assert scores.to_json()["details"]["closest_record"]["synthetic"]["holdout"]["exact_copies"] < 0.01
 
 
@@ -481,13 +481,13 @@ def test_a_table_may_be_named_comparison() -> None:
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, True, "0"])
 def test_a_seed_is_a_whole_number(seed: object) -> None:
     with raises(ConfigError, setting="seed"):
-        evaluate(REAL, GOOD, seed=seed, metrics=["tv1"])  # type: ignore[arg-type]
+        evaluate(REAL, GOOD, seed=seed, metrics=["tv1"])  # type: ignore[arg-type]  # a wrong type
 
 
 def test_one_real_row_needs_a_holdout() -> None:
     with pytest.raises(TableError):
         evaluate(REAL.slice(0, 1), GOOD, metrics=["tv1"])
-    assert 0 <= evaluate(REAL.slice(0, 1), GOOD, holdout=TEST, metrics=["tv1"])["tv1"] <= 1  # type: ignore[operator]
+    assert 0 <= evaluate(REAL.slice(0, 1), GOOD, holdout=TEST, metrics=["tv1"])["tv1"] <= 1  # type: ignore[operator]  # a metric that has a number
 
 
 @pytest.mark.parametrize("outside", [1.7e308, -1.7e308, math.inf])
@@ -499,9 +499,9 @@ def test_numbers_at_the_end_of_floats_are_scored(outside: float) -> None:
         for i in (0, 1)
     )
     scores = evaluate(real, fake, target="k", effort="quick" if math.isinf(outside) else "default")
-    assert scores["tv1"] < 0.3  # type: ignore[operator]
+    assert scores["tv1"] < 0.3  # type: ignore[operator]  # a metric that has a number
     assert any("power of two" in note for note in texts(scores))
-    assert scores["ks"] < 0.2  # type: ignore[operator]
+    assert scores["ks"] < 0.2  # type: ignore[operator]  # a metric that has a number
 
 
 def test_files_that_are_not_there_are_said_so_first(tmp_path: Path) -> None:

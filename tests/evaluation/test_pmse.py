@@ -121,7 +121,7 @@ def test_aliased_and_constant_columns_do_not_count() -> None:
     real, synthetic = mixed(200, 1), mixed(200, 2)
     plain = pmse_logit(*read(real, synthetic))
     for table in (real, synthetic):
-        table["again"] = 3 * table["x"] - 2 * table["y"]  # type: ignore[operator]
+        table["again"] = 3 * table["x"] - 2 * table["y"]  # type: ignore[operator]  # a numeric column
         table["same"] = np.full(200, "one")
         table["zero"] = np.zeros(200)
     more = pmse_logit(*read(real, synthetic))

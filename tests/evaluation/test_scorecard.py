@@ -108,7 +108,7 @@ def test_the_drawing_shows_each_table_and_goes_into_no_release(whole: Scorecard,
     texts = [str(node.text) for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[0] == WARNING
     assert {"good", "bad", "real"} <= set(texts)
-    assert any(text.startswith(f"{whole['tv1']['good']:.3g}, ") for text in texts)  # type: ignore[index]
+    assert any(text.startswith(f"{whole['tv1']['good']:.3g}, ") for text in texts)  # type: ignore[index]  # JSON, typed as objects
     plot.save(tmp_path / "scores.svg")
     assert (tmp_path / "scores.svg").read_text() == plot.svg
     with pytest.raises(ConfigError):

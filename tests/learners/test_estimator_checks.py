@@ -21,11 +21,11 @@ class _DeclaredClasses:
 
     def fit(self, X: Any, y: Any = None) -> Any:
         self._labels = y
-        return super().fit(X, y)  # type: ignore[misc]
+        return super().fit(X, y)  # type: ignore[misc]  # a mixin: the estimator is its neighbour
 
     def _target_column(self, name: str) -> Column:
-        if self.classes is not None:  # type: ignore[attr-defined]
-            return super()._target_column(name)  # type: ignore[misc]
+        if self.classes is not None:  # type: ignore[attr-defined]  # a mixin: the estimator is its neighbour
+            return super()._target_column(name)  # type: ignore[misc]  # a mixin: the estimator is its neighbour
         categories = tuple(np.unique(np.asarray(self._labels)).tolist())
         if len(categories) == 1:  # one class only in these data: declare another
             other = categories[0] + 1 if not isinstance(categories[0], str) else categories[0] + "_"

@@ -47,7 +47,7 @@ def test_numbers_get_places_codes_and_draws() -> None:
     found = model.predict(others)
     assert ((found >= 0) & (found <= 1)).all()
     bins = model.codes_of(found)
-    edges = np.asarray(codec.scales[2].edges)  # type: ignore[union-attr]
+    edges = np.asarray(codec.scales[2].edges)  # type: ignore[union-attr]  # a numeric column
     assert (edges[bins] <= found).all()
     assert (found <= edges[bins + 1]).all()
     drawn = model.sample(np.repeat(others[:1], 3000, axis=0), key=key())

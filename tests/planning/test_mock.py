@@ -272,7 +272,7 @@ def test_a_drafted_schema_is_marked(tmp_path: Path) -> None:
     maker = MockMaker.of(drafted, 5, fill=True)
     (tmp_path / "mock.csv").write_text("")
     assert "unreviewed draft" in maker.to_markdown(tmp_path / "mock.csv")
-    assert maker.to_json(tmp_path / "mock.csv")["schema"]["drafted"] is True  # type: ignore[index]
+    assert maker.to_json(tmp_path / "mock.csv")["schema"]["drafted"] is True  # type: ignore[index]  # JSON, typed as objects
     assert "unreviewed draft" not in MockMaker.of(us.Schema.from_toml(KINDS), 5).to_markdown(tmp_path / "mock.csv")
 
 

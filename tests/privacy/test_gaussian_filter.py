@@ -67,7 +67,7 @@ class Watched(PrivateRows):
 
     def _exact_counts(self, query: object) -> np.ndarray:
         self.looked = True
-        return super()._exact_counts(query)  # type: ignore[arg-type]
+        return super()._exact_counts(query)  # type: ignore[arg-type]  # handed on
 
 
 def test_refused_bundles_touch_no_row() -> None:
@@ -149,7 +149,7 @@ def test_precision_is_that_of_double_numbers_and_unknown_columns_cost_nothing() 
     spent = []
     for kind in (np.float32, float):
         answered = charge_marginals(table(20), bundle(2.0), ledger(10.0))
-        answered.noisy_counts([("a",)], [kind(12.3456)])  # type: ignore[list-item]
+        answered.noisy_counts([("a",)], [kind(12.3456)])  # type: ignore[list-item]  # NumPy's number is no `float` to mypy
         spent.append(answered.precision - answered.left)
         with raises(SchemaError, column="nobody"):
             answered.noisy_counts([("nobody",)], [10.0])

@@ -53,7 +53,7 @@ class SameAnswers(SeededNoise):
 
     def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
         self.vectors += shape[0]
-        return np.round(1e9 * (1 + self.generator.standard_normal(shape)))
+        return np.round(1e9 * (1 + self.generator.standard_normal(shape))).astype(np.int64)
 
 
 def measured(table: pa.Table, schema: Schema, bins: str) -> tuple[list[tuple], DiscreteGaussian, int]:

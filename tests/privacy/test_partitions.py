@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import understudy
-from tests.builders import over_budget, raises
+from tests.builders import RowsRead, over_budget, raises
 from understudy.errors import BudgetExceeded
 from understudy.privacy.accounting.events import (
     ZCDP,
@@ -205,12 +206,19 @@ def test_every_mechanism_refuses_rows_that_its_query_does_not_name(name: str) ->
     assert book.queries == ()
 
 
+class UnreadRows:
+    """Batches that nobody may read."""
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        raise RowsRead
+
+
 def test_a_table_that_is_not_encoded_has_all_units() -> None:
     book, _, _ = split_ledger(50.0)
     query = Query("q", "a query", DiscreteGaussian(9.0), delta=1e-8, partition="left")
     columns: PrivateColumns[Any] = PrivateColumns({"a": None})  # reading it would fail otherwise
     unread: dict[str, Callable[[], object]] = {
-        "size": lambda: noisy_size(PrivateTable(None), query, book),
+        "size": lambda: noisy_size(PrivateTable(UnreadRows()), query, book),
         "categories": lambda: discover_categories(columns, query, book),
         "bounds": lambda: discover_bounds(columns, {"a": "integer"}, query, book),
         "histograms": lambda: discover_histograms(columns, {}, {"a": 1}, query, book, num_rows=9),

@@ -184,7 +184,7 @@ def test_guarantee_has_to_be_given() -> None:
 
 def test_method_has_to_be_one() -> None:
     with raises(us.ConfigError, setting="method"):
-        us.fit(demo_table(), 5, GUARANTEE)  # type: ignore[arg-type]
+        us.fit(demo_table(), 5, GUARANTEE)  # type: ignore[arg-type]  # a wrong type
     with raises(us.ConfigError, setting="method"):
         us.fit(demo_table(), "mts", GUARANTEE)
 
@@ -204,7 +204,7 @@ def test_number_of_rows_has_to_be_one(release: us.Release, num_rows: int) -> Non
 
 
 def test_any_whole_number_of_rows_will_do(release: us.Release) -> None:
-    assert release.sample(np.int64(3), seed=0).num_rows == 3  # type: ignore[arg-type]
+    assert release.sample(np.int64(3), seed=0).num_rows == 3  # type: ignore[arg-type]  # not an `int` to mypy
     assert release.sample(1, seed=0).num_rows == 1
 
 

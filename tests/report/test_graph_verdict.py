@@ -55,10 +55,10 @@ def test_communities_are_compared_with_a_second_search_and_components_with_the_n
     """A search differs from the next one; a single node that has left the giant component is no loss."""
     scores = scores_of(community_distance=0.15, components=3.0)
     for name, distance in (("real", 0.12), ("random", 0.5)):
-        scores.values[name].update({"community distance": distance, "components": 1.0})  # type: ignore[attr-defined]
+        scores.values[name].update({"community distance": distance, "components": 1.0})  # type: ignore[attr-defined]  # a plain dict here
     assert "communities" in graph_verdict(scores, "synthetic")["Good"]
     assert "components" not in graph_verdict(scores, "synthetic")["Lost"]
-    scores.values["synthetic"].update({"community distance": 0.3, "components": 7.0})  # type: ignore[attr-defined]
+    scores.values["synthetic"].update({"community distance": 0.3, "components": 7.0})  # type: ignore[attr-defined]  # a plain dict here
     lost = graph_verdict(scores, "synthetic")["Lost"]
     assert "sizes of communities (distance 0.300; real graph, searched again: 0.120; random graph: 0.500)" in lost
     assert "number of components (real 1, here 7; random graph: 1)" in lost

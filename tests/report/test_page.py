@@ -255,7 +255,7 @@ def test_the_certificate_says_whose_it_is(statement: Statement) -> None:
     with raises(ConfigError, setting="of"):
         render(card, statement, of="else")
     with raises(ConfigError, setting="statement"):
-        render(card, "folder")  # type: ignore[arg-type]
+        render(card, "folder")  # type: ignore[arg-type]  # a wrong type
 
 
 @pytest.mark.parametrize(

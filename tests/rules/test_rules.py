@@ -63,8 +63,8 @@ def breaks_sum(rule: Sum, row: Row) -> bool:
     values = [row[name] for name in rule.columns]
     if any(map(is_absent, values)):
         return False
-    parts = [float(row[name]) for name in rule.sum]  # type: ignore[arg-type]
-    total = float(row[rule.total] if isinstance(rule.total, str) else rule.total)  # type: ignore[arg-type]
+    parts = [float(row[name]) for name in rule.sum]  # type: ignore[arg-type]  # cells of these columns are numbers
+    total = float(row[rule.total] if isinstance(rule.total, str) else rule.total)  # type: ignore[arg-type]  # cells of these columns are numbers
     slack = 1e-6 * max(1.0, abs(total), *map(abs, parts)) if rule.decimals is None else 0.5 / 10**rule.decimals
     excess = math.fsum(parts) - total
     return excess > slack if rule.equals is None else abs(excess) > slack
@@ -153,7 +153,7 @@ def test_dependencies_are_matched_row_by_row(table: pa.Table, listed: list[list]
 )
 def test_sums_are_checked_row_by_row(table: pa.Table, key: str, total: object, decimals: int | None) -> None:
     rule = rule_from_dict({"sum": ["a", "b"], key: total})
-    assert_oracle(dataclasses.replace(rule, decimals=decimals), table)  # type: ignore[call-arg]
+    assert_oracle(dataclasses.replace(rule, decimals=decimals), table)  # type: ignore[call-arg]  # a rule on sums
 
 
 def test_long_tables() -> None:

@@ -30,7 +30,7 @@ def test_bounds_take_the_type_of_their_kind():
         datetime(2020, 1, 1),
         datetime(2021, 1, 1),
     )
-    numpy_bounds = bounds_of(Column(name="x", kind="integer", bounds=(np.int64(1), np.int64(2))))  # type: ignore[arg-type]
+    numpy_bounds = bounds_of(Column(name="x", kind="integer", bounds=(np.int64(1), np.int64(2))))  # type: ignore[arg-type]  # not an `int` to mypy
     assert [type(bound) for bound in numpy_bounds] == [int, int]
 
 
@@ -177,7 +177,7 @@ def test_hints_at_the_nearest_category():
 def test_odd_names_in_python():
     Column(name="3", kind="id")
     with pytest.raises(SchemaError):
-        Column(name=3, kind="id")  # type: ignore[arg-type]
+        Column(name=3, kind="id")  # type: ignore[arg-type]  # a wrong type
     with pytest.raises(SchemaError):
         Column(name="\ud800", kind="id")
 

@@ -124,7 +124,7 @@ def test_columns_of_a_location_are_declared_once():
         Schema(columns=(Column(name="home", kind="location"),))
     for key in ("unit", "target"):
         with raises(SchemaError, column="lat", key=key):
-            Schema(columns=(), locations=(home,), **{key: "lat"})  # type: ignore[arg-type]
+            Schema(columns=(), locations=(home,), **{key: "lat"})  # type: ignore[arg-type]  # one keyword or the other
 
 
 def test_check_finds_points_outside_out_of_range_and_swapped():

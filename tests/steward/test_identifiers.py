@@ -15,7 +15,7 @@ def found(values: object, name: str = "x", **keys: object) -> list[str]:
     """What is said of one column of a drafted kind."""
     table = pa.table({name: values})
     column = Schema.draft(table.schema)[name]
-    schema = Schema(columns=(Column(**{"name": name, "kind": column.kind, **keys}),))  # type: ignore[arg-type]
+    schema = Schema(columns=(Column(**{"name": name, "kind": column.kind, **keys}),))  # type: ignore[arg-type]  # keywords of several types
     return [finding.message for finding in find_identifiers(schema, table)]
 
 

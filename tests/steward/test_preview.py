@@ -70,7 +70,7 @@ def test_the_chance_of_being_listed_is_that_of_the_draws() -> None:
     schema = us.Schema(columns=(us.Column(name="c", kind="categorical", nullable=False),), rows=1000)
     plan = us.plan(schema, "independent", GUARANTEE)
     event = plan["categories"].event
-    at = rows_to_be_listed(plan["categories"]) + round(0.5 * event.stddev)  # type: ignore[attr-defined]
+    at = rows_to_be_listed(plan["categories"]) + round(0.5 * event.stddev)  # type: ignore[attr-defined]  # counts have a stddev
     table = pa.table({"c": ["a"] * (1000 - at) + ["b"] * at})
     found = us.preview(table, "independent", GUARANTEE, schema=schema)
     assert found.chosen.columns is not None
@@ -79,7 +79,7 @@ def test_the_chance_of_being_listed_is_that_of_the_draws() -> None:
     kept = []
     for seed in range(200):
         release = us.fit(table, "independent", GUARANTEE, schema=schema, seed=seed)
-        kept.append(len(release.codec.columns[0].categories) - 1)  # type: ignore[union-attr]
+        kept.append(len(release.codec.columns[0].categories) - 1)  # type: ignore[union-attr]  # a categorical column
     assert np.mean(kept) == pytest.approx(expected, abs=4 * math.sqrt(0.25 / 200))
 
 

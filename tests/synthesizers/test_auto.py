@@ -34,4 +34,4 @@ def test_its_plan_is_that_of_the_default(rows: int | None) -> None:
 
 def test_a_method_must_be_one() -> None:
     with raises(ConfigError, setting="method"):
-        synthesizer_of(3)  # type: ignore[arg-type]
+        synthesizer_of(3)  # type: ignore[arg-type]  # a wrong type

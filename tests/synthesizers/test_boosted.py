@@ -208,7 +208,7 @@ def test_units_of_several_rows_make_the_selections_less_exact() -> None:
 def test_distinct_and_rejected_rows_come_from_the_pool() -> None:
     sizes = {}
     for name, change in {"distinct": {"output": "distinct"}, "drs": {"drs": True}}.items():
-        model = fitted(Boosted(Walk(), **SMALL, **change), book(5.0))  # type: ignore[arg-type]
+        model = fitted(Boosted(Walk(), **SMALL, **change), book(5.0))  # type: ignore[arg-type]  # keywords of several types
         sizes[name] = len(model.codes)
         np.testing.assert_allclose(model.weights, 1 / len(model.codes))
     assert 1000 < sizes["distinct"] < 2000  # of 2,400; 1,517 were weights uniform

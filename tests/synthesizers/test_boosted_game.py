@@ -74,7 +74,7 @@ def test_log_space_is_the_naive_game(rate: str, average: str, after: bool) -> No
     for seed in range(3):
         values, real = random_game(seed)
         arguments = {"rounds": 30, "average": average, "window": 7}
-        outcome = play(Values(values), best_response(real), learning_rate=rate, after_update=after, **arguments)  # type: ignore[arg-type]
+        outcome = play(Values(values), best_response(real), learning_rate=rate, after_update=after, **arguments)  # type: ignore[arg-type]  # keywords of several types
         weights, picks = naive_game(values, real, 30, rate, average, 7, after)
         assert outcome.selections.tolist() == picks
         np.testing.assert_allclose(outcome.weights, weights, rtol=1e-10)
@@ -244,4 +244,4 @@ def test_when_nothing_is_accepted_the_best_row_stands_in() -> None:
             return np.ones(size)
 
     with pytest.warns(UserWarning, match="accepted no row"):
-        assert rejection_sample(np.asarray([0.1, 0.9, 0.3]), Never()).tolist() == [1]  # type: ignore[arg-type]
+        assert rejection_sample(np.asarray([0.1, 0.9, 0.3]), Never()).tolist() == [1]  # type: ignore[arg-type]  # a stand-in that never accepts

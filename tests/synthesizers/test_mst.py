@@ -47,14 +47,14 @@ def test_plan_fills_the_budget(epsilon: float) -> None:
 
 def test_shares_are_shares_of_zcdp() -> None:
     plan = MST(fractions=(1, 2, 5)).plan(CHAIN, Budget(1.0, 1e-6))
-    prices = np.array([event.rho for event in plan.events])  # type: ignore[attr-defined]
+    prices = np.array([event.rho for event in plan.events])  # type: ignore[attr-defined]  # an event of this kind has it
     np.testing.assert_allclose(prices / prices.sum(), [1 / 8, 2 / 8, 5 / 8])
 
 
 def test_several_rows_a_unit_cost_as_much_more_noise() -> None:
     one, three = (MST().plan(CHAIN, Budget(1.0, 1e-6, max_rows_per_unit=k))["two_way"].event for k in (1, 3))
-    assert three.sensitivity == 3  # type: ignore[attr-defined]
-    assert three.stddev > 2.9 * one.stddev  # type: ignore[attr-defined]
+    assert three.sensitivity == 3  # type: ignore[attr-defined]  # an event of this kind has it
+    assert three.stddev > 2.9 * one.stddev  # type: ignore[attr-defined]  # an event of this kind has it
 
 
 def test_tree_is_the_chain() -> None:

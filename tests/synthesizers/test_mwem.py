@@ -143,14 +143,14 @@ def test_costs_depend_on_names_and_settings_alone() -> None:
 
 @pytest.mark.parametrize("fraction", [0.1, 0.5])
 def test_selection_fraction_is_a_fraction_of_zcdp(fraction: float) -> None:
-    counts, choices = (query.event.rho for query in MWEM(selection_fraction=fraction).plan(FOUR, BUDGET))  # type: ignore[attr-defined]
+    counts, choices = (query.event.rho for query in MWEM(selection_fraction=fraction).plan(FOUR, BUDGET))  # type: ignore[attr-defined]  # an event of this kind has it
     assert choices / (counts + choices) == pytest.approx(fraction)
 
 
 def test_without_choices_all_goes_to_the_counts() -> None:
     plan = MWEM(measure_only=True).plan(FOUR, BUDGET)
     assert [query.key for query in plan] == ["counts"]
-    assert plan["counts"].event.count == 4 + 6  # type: ignore[attr-defined]
+    assert plan["counts"].event.count == 4 + 6  # type: ignore[attr-defined]  # an event of this kind has it
 
 
 def test_one_row_a_unit() -> None:
@@ -158,13 +158,13 @@ def test_one_row_a_unit() -> None:
     _fit(MWEM(), per_unit=1, guarantee=guarantee, noise=noise)
     plan = MWEM().plan(FOUR, Budget(1.0, 1e-6))
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
-    assert {stddev for stddev, _ in noise.noises} == {plan["counts"].event.stddev}  # type: ignore[attr-defined]
+    assert {stddev for stddev, _ in noise.noises} == {plan["counts"].event.stddev}  # type: ignore[attr-defined]  # an event of this kind has it
 
 
 def test_several_rows_a_unit_cost_as_much_more_noise() -> None:
     one, three = (MWEM().plan(FOUR, Budget(1.0, 1e-6, max_rows_per_unit=k))["counts"].event for k in (1, 3))
-    assert three.sensitivity == 3  # type: ignore[attr-defined]
-    assert three.stddev > 2.9 * one.stddev  # type: ignore[attr-defined]
+    assert three.sensitivity == 3  # type: ignore[attr-defined]  # an event of this kind has it
+    assert three.stddev > 2.9 * one.stddev  # type: ignore[attr-defined]  # an event of this kind has it
 
 
 # --- Laplace noise ---
@@ -263,7 +263,7 @@ def test_choices_have_the_law_that_was_charged() -> None:
     )
     _fit(method, codes=codes, noise=noise, guarantee=Guarantee(0.02, 1e-6))
     plan = method.plan(FOUR, dataclasses.replace(BUDGET, epsilon=0.02))
-    epsilon, stddev = plan["selections"].event.epsilon, plan["counts"].event.stddev  # type: ignore[attr-defined]
+    epsilon, stddev = plan["selections"].event.epsilon, plan["counts"].event.stddev  # type: ignore[attr-defined]  # an event of this kind has it
     ((scores, scale),) = noise.choices
     expected = [
         (3.0 if name == "a" else 1.0)
@@ -293,7 +293,7 @@ def test_mean_score_is_the_error_of_an_average_cell() -> None:
         scores,
         [np.abs(_exact(codes, FOUR, (n,)) - 3000 / s).mean() for n, s in zip(FOUR.names, FOUR.sizes, strict=True)],
     )
-    epsilon = method.plan(FOUR, BUDGET)["selections"].event.epsilon  # type: ignore[attr-defined]
+    epsilon = method.plan(FOUR, BUDGET)["selections"].event.epsilon  # type: ignore[attr-defined]  # an event of this kind has it
     assert 1 <= scale * epsilon / PER_UNIT < 1 + 1e-4  # a row moves the mean over two cells by half
 
 
@@ -561,7 +561,7 @@ def test_a_spent_ledger_refuses_before_any_query() -> None:
 
 def test_expressions_and_lists() -> None:
     method = read_method('mwem(splits=[[a, b], ["c d"]], workload=cell, average_rounds=true)')
-    assert method == MWEM(splits=[["a", "b"], ["c d"]], workload="cell", average_rounds=True)  # type: ignore[arg-type]
+    assert method == MWEM(splits=[["a", "b"], ["c d"]], workload="cell", average_rounds=True)  # type: ignore[arg-type]  # lists, as they are read
     assert read_method(express(method)) == method
     assert us.MWEM is MWEM
 

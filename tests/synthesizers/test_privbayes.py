@@ -82,7 +82,7 @@ def test_synthetic_pairs_are_those_of_the_rows(k: int) -> None:
 def test_marginals_stay_useful(epsilon: float) -> None:
     method = PrivBayes()
     model = fit(method, epsilon, chain_rows())
-    stddev = method.plan(CHAIN, Budget(epsilon, 1e-6))["marginals"].event.stddev  # type: ignore[attr-defined]
+    stddev = method.plan(CHAIN, Budget(epsilon, 1e-6))["marginals"].event.stddev  # type: ignore[attr-defined]  # an event of this kind has it
     for child, parents in enumerate(model.parents):
         if parents:
             cells = CHAIN.sizes[child] * np.prod([CHAIN.sizes[parent] for parent in parents])

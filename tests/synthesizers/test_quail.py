@@ -471,8 +471,8 @@ def test_altered_structures_are_refused() -> None:
     changed: list[dict[str, Any]] = [
         {"label": "best"},
         {"targets": ["else"]},
-        {"parts": {**structure["parts"], "inner": {"kind": "none"}}},  # type: ignore[dict-item]
-        {"parts": {**structure["parts"], "learner_0": {"kind": "none"}}},  # type: ignore[dict-item]
+        {"parts": {**structure["parts"], "inner": {"kind": "none"}}},  # type: ignore[dict-item]  # JSON, typed as objects
+        {"parts": {**structure["parts"], "learner_0": {"kind": "none"}}},  # type: ignore[dict-item]  # JSON, typed as objects
     ]
     for change in changed:
         with pytest.raises((ValueError, LookupError)):
@@ -526,7 +526,7 @@ def test_settings_are_refused_at_once(settings: dict[str, Any], setting: str) ->
 
 def test_a_learner_is_no_inner_method() -> None:
     with raises(us.ConfigError, setting="inner"):
-        Quail(Prior())  # type: ignore[arg-type]
+        Quail(Prior())  # type: ignore[arg-type]  # a wrong type
     with raises(us.ConfigError, setting="inner"):
         read_method("quail")
 

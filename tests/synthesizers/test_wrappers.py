@@ -202,7 +202,7 @@ def three_columns(num_rows: int, seed: int = 0) -> tuple[Sample, Domain, tuple[N
 def test_numbers_are_places_or_the_middles_of_bins() -> None:
     (codes, positions), _, scales = three_columns(200)
     assert scales[1] is not None
-    np.testing.assert_array_equal(numbers(Sample(codes, positions), 1, scales[1]), positions[:, 1])  # type: ignore[index]
+    np.testing.assert_array_equal(numbers(Sample(codes, positions), 1, scales[1]), positions[:, 1])  # type: ignore[index]  # with positions
     middles = numbers(Sample(codes, None), 1, scales[1])
     np.testing.assert_array_equal(np.isnan(middles), codes[:, 1] == 4)
     assert set(middles[codes[:, 1] < 4]) == {0.125, 0.375, 0.625, 0.875}
@@ -222,9 +222,9 @@ def test_a_regression_scores_each_row_by_itself(placed: bool) -> None:
     score = number_score(table, domain, scales)
     rows, _, _ = three_columns(1000, seed=1)
     seen = np.concatenate([np.eye(3)[rows[0][:, 0]], np.eye(5)[rows[0][:, 1]]], axis=1)
-    expected = 1 - (rows[1][:, 2] - oracle.predict(seen)) ** 2  # type: ignore[index]
+    expected = 1 - (rows[1][:, 2] - oracle.predict(seen)) ** 2  # type: ignore[index]  # with positions
     np.testing.assert_allclose(score(rows), expected, atol=2e-3)
-    one_by_one = [float(score(Sample(rows[0][i : i + 1], rows[1][i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]
+    one_by_one = [float(score(Sample(rows[0][i : i + 1], rows[1][i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]  # with positions
     np.testing.assert_array_equal(score(rows)[:50], one_by_one)
 
 
@@ -250,7 +250,7 @@ def test_centres_score_each_row_by_its_distance() -> None:
     scores = score(Sample(codes, positions))
     assert scores.min() >= 0
     assert scores.max() <= 1
-    again = [float(score(Sample(codes[i : i + 1], positions[i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]
+    again = [float(score(Sample(codes[i : i + 1], positions[i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]  # with positions
     np.testing.assert_array_equal(scores[:50], again)
     better = cluster_score(Sample(codes, positions), domain, scales, 40, seed)
     assert better(Sample(codes, positions)).mean() > scores.mean() + 0.02

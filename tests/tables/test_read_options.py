@@ -307,7 +307,7 @@ def test_separators(tmp_path: Path) -> None:
 def test_options_that_make_no_sense(options: dict[str, object]) -> None:
     (setting,) = options
     with raises(ConfigError, setting=setting):
-        ReadOptions(**options)  # type: ignore[arg-type]
+        ReadOptions(**options)  # type: ignore[arg-type]  # keywords of several types
 
 
 @pytest.mark.parametrize(
@@ -404,7 +404,7 @@ def test_declared_missing_values_of_typed_columns() -> None:
 )
 def test_missing_that_is_refused(missing: object) -> None:
     with raises(SchemaError, column="x", key="missing"):
-        Column(name="x", kind="categorical", categories=("a", "b"), missing=missing)  # type: ignore[arg-type]
+        Column(name="x", kind="categorical", categories=("a", "b"), missing=missing)  # type: ignore[arg-type]  # a wrong type
 
 
 # ----------------------------------------------------------------------------------------------------------- text dates

@@ -148,7 +148,7 @@ def test_with_a_declared_schema_no_value_reaches_the_origin(
     assert {name: column.arrow for name, column in origin.columns.items()} == GIVEN_BACK
     assert {name: column.style for name, column in origin.columns.items()} == spelling_of(DECLARED)
     assert {field.name: str(field.type) for field in table.schema} == DECLARED_TYPES
-    assert list(origin.to_dict()["columns"]) == list(GIVEN_BACK)  # type: ignore[call-overload]
+    assert list(origin.to_dict()["columns"]) == list(GIVEN_BACK)  # type: ignore[call-overload]  # JSON, typed as objects
 
 
 def test_a_drafted_schema_finds_the_spelling_that_it_leaves_open(tmp_path: Path) -> None:

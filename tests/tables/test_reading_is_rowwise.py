@@ -603,7 +603,7 @@ def test_nothing_is_spilled_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     real = duckdb.connect
 
     def noted(*args: object, **options: object) -> duckdb.DuckDBPyConnection:
-        opened.append(real(*args, **options))  # type: ignore[arg-type]
+        opened.append(real(*args, **options))  # type: ignore[arg-type]  # handed on
         return opened[-1]
 
     settings: list[str] = []

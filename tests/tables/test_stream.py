@@ -237,7 +237,7 @@ def test_rows_longer_than_a_block(tmp_path: Path) -> None:
 
 
 def test_frames_whose_rows_are_computed() -> None:
-    coded = pl.from_arrow(PEOPLE).with_columns(pl.col("c").cast(pl.Categorical))  # type: ignore[union-attr]
+    coded = pl.from_arrow(PEOPLE).with_columns(pl.col("c").cast(pl.Categorical))  # type: ignore[union-attr]  # a frame, not a series
     for num_rows, keep_types in itertools.product((NUM_ROWS, 0), (False, True)):
         table = PEOPLE.slice(0, num_rows)
         with contextlib.closing(duckdb.connect()) as connection:
@@ -260,7 +260,7 @@ def test_a_pass_may_be_broken_off(tmp_path: Path) -> None:
         connection.register("people", PEOPLE)
         write_table(PEOPLE, f"{tmp_path}/x.duckdb::people")
         sources = [connection.sql("SELECT * FROM people"), f"{tmp_path}/x.duckdb::people"]
-        for source in [*sources, pl.from_arrow(PEOPLE).lazy()]:  # type: ignore[union-attr]
+        for source in [*sources, pl.from_arrow(PEOPLE).lazy()]:  # type: ignore[union-attr]  # a frame, not a series
             rows = streamed(source)
             for _ in rows:
                 break
@@ -477,10 +477,10 @@ def test_no_lazy_frame_is_computed_in_larger_parts_than_a_batch() -> None:
     with contextlib.closing(duckdb.connect()) as connection, sizes(rows=100):
         connection.register("rows", rows)
         connection.execute("CREATE TABLE people AS FROM rows")
-        for source in (connection.sql("FROM people"), pl.from_arrow(rows).lazy()):  # type: ignore[union-attr]
+        for source in (connection.sql("FROM people"), pl.from_arrow(rows).lazy()):  # type: ignore[union-attr]  # a frame, not a series
             lazy = reading._open_lazy(source)
             assert lazy is not None
-            found = [len(part) for part in lazy[1]()]  # type: ignore[arg-type]
+            found = [len(part) for part in lazy[1]()]  # type: ignore[arg-type]  # not text here
             assert sum(found) == rows.num_rows
             assert max(found) <= 100
 

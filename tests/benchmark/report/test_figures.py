@@ -69,7 +69,7 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.Mo
     def missing(name: str, *args: object, **kwargs: object) -> object:
         if name.startswith("matplotlib"):
             raise ImportError(name)
-        return load(name, *args, **kwargs)  # type: ignore[arg-type]
+        return load(name, *args, **kwargs)  # type: ignore[arg-type]  # handed on
 
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ConfigError) as failed:

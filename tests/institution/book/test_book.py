@@ -463,7 +463,7 @@ def limit_connections(monkeypatch: pytest.MonkeyPatch, pragma: str) -> None:
     connect = sqlite3.connect
 
     def limited(*arguments: object, **options: object) -> sqlite3.Connection:
-        file = connect(*arguments, **options)  # type: ignore[call-overload]
+        file = connect(*arguments, **options)  # type: ignore[call-overload]  # handed on
         file.execute(pragma)
         return file
 

@@ -45,7 +45,7 @@ def tiny_run(epsilon: float = 1.0, method: str = "boost") -> ProposedRun:
 
 
 def reserve(book: BudgetBook, policy: "Policy | None" = None, **changes: object) -> None:
-    with reserve_run(book, policy, tiny_run(**changes)):  # type: ignore[arg-type]
+    with reserve_run(book, policy, tiny_run(**changes)):  # type: ignore[arg-type]  # keywords of several types
         pass
 
 
@@ -60,7 +60,7 @@ def test_the_policy_of_a_book_binds_runs_that_name_none(tmp_path: Path) -> None:
         reserve(BudgetBook.open(book.path))
     assert book.num_entries == 1
     reserve(book, epsilon=0.4)
-    assert book.to_json()["runs"][0]["policy"] == STRICT.to_dict()  # type: ignore[index]
+    assert book.to_json()["runs"][0]["policy"] == STRICT.to_dict()  # type: ignore[index]  # JSON, typed as objects
 
 
 def test_a_run_can_only_be_stricter_than_its_book(tmp_path: Path) -> None:

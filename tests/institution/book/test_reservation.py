@@ -145,7 +145,7 @@ def test_a_run_that_fails_after_its_first_charge_stays_charged_as_planned(
     fitted = Independent.fit
 
     def failing(*arguments: object, **options: object) -> Never:
-        fitted(*arguments, **options)  # type: ignore[arg-type]
+        fitted(*arguments, **options)  # type: ignore[arg-type]  # handed on
         raise TrainingError("It diverged.")
 
     monkeypatch.setattr(Independent, "fit", failing)
@@ -272,7 +272,7 @@ def test_the_last_plan_of_a_method_is_reserved_as_a_whole_before_it_is_charged(
     release = fit(book)
     whole = book.terms.cost(release.statement.queries, GUARANTEE)
     assert seen == [(3, whole)]
-    assert whole.amount > 2 * book.reservations[0].facts["cost"]["amount"]  # type: ignore[index]
+    assert whole.amount > 2 * book.reservations[0].facts["cost"]["amount"]  # type: ignore[index]  # JSON, typed as objects
 
 
 @pytest.mark.usefixtures("cheap_at_first")
@@ -315,12 +315,12 @@ def test_a_policy_needs_a_book_and_a_book_a_path() -> None:
     with raises(ConfigError, setting="book"):
         us.fit(TABLE, "independent", GUARANTEE, schema=SCHEMA, policy=Policy())
     with raises(ConfigError, setting="book"):
-        us.fit(TABLE, "independent", GUARANTEE, schema=SCHEMA, book=3)  # type: ignore[arg-type]
+        us.fit(TABLE, "independent", GUARANTEE, schema=SCHEMA, book=3)  # type: ignore[arg-type]  # a wrong type
 
 
 def proposed(book: BudgetBook, **changes: object) -> ProposedRun:
     usual = {"schema": as_schema(SCHEMA), "method": Independent(), "guarantee": GUARANTEE, "binning": us.Binning()}
-    return propose_run(book, **{**usual, **changes})[1]  # type: ignore[arg-type]
+    return propose_run(book, **{**usual, **changes})[1]  # type: ignore[arg-type]  # keywords of several types
 
 
 def test_an_approval_is_for_one_run_of_one_plan_by_another_person(
@@ -446,7 +446,7 @@ def test_records_of_failed_attempts_agree_and_a_release_is_not_turned_into_one(
     fitted, place = Independent.fit, tmp_path / "run.checkpoint"
 
     def failing(*arguments: object, **options: object) -> Never:
-        fitted(*arguments, **options)  # type: ignore[arg-type]
+        fitted(*arguments, **options)  # type: ignore[arg-type]  # handed on
         raise TrainingError("It diverged.")
 
     for day in (1, 2):  # it is resumed on the next day, and fails again

@@ -232,7 +232,7 @@ def test_a_resumed_run_must_meet_the_policy_too(
 def test_an_entry_has_the_policy_of_its_run(book: BudgetBook) -> None:
     fit(book, policy=Policy(methods=("mst",)))
     fit(book)
-    first, second = (run["policy"] for run in BudgetBook.open(book.path).to_json()["runs"])  # type: ignore[attr-defined]
+    first, second = (run["policy"] for run in BudgetBook.open(book.path).to_json()["runs"])  # type: ignore[attr-defined]  # JSON, typed as objects
     assert first["methods"] == ["mst"]
     assert second is None
 

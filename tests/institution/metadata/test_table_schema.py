@@ -46,7 +46,7 @@ def check_column(texts: list[str], field: dict, missing: list[str]) -> None:
     assert "enum" not in rules or set(values) <= set(rules["enum"]), field
     for value in values if "minimum" in rules else ():
         low, high = (read_value(str(rules[end]), field) for end in ("minimum", "maximum"))
-        assert low <= value <= high, field  # type: ignore[operator]
+        assert low <= value <= high, field  # type: ignore[operator]  # numbers or dates, both of one kind
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +91,11 @@ def test_constraints_are_declared_and_never_found(tmp_path: Path) -> None:
 def test_dates_and_missing_values_are_described_as_the_format_writes_them() -> None:
     columns = declared_schema(SCHEMA)
     as_text, as_parquet = table_schema(columns, SCHEMA), table_schema(columns, SCHEMA, ".parquet")
-    by_name = {field["name"]: field for field in as_text["fields"]}  # type: ignore[attr-defined]
+    by_name = {field["name"]: field for field in as_text["fields"]}  # type: ignore[attr-defined]  # JSON, typed as objects
     assert by_name["born"]["format"] == "%d.%m.%Y"
     assert by_name["born"]["constraints"] == {"minimum": "01.01.1930", "maximum": "31.12.2005"}
     assert as_text["missingValues"] == [""]
-    plain = {field["name"]: field for field in as_parquet["fields"]}  # type: ignore[attr-defined]
+    plain = {field["name"]: field for field in as_parquet["fields"]}  # type: ignore[attr-defined]  # JSON, typed as objects
     assert "format" not in plain["born"]
     assert plain["born"]["constraints"]["minimum"] == date(1930, 1, 1).isoformat()
     assert plain["member"] == {"name": "member", "type": "boolean"}
@@ -108,7 +108,7 @@ def test_ids_of_units_with_several_rows_are_not_unique() -> None:
     single = us.Schema.from_toml(text.replace("= 2", "= 1"))
     for schema, constraints in ((linked, {"required": True}), (single, {"required": True, "unique": True})):
         fields = table_schema(declared_schema(schema), schema)["fields"]
-        assert fields[0]["constraints"] == constraints  # type: ignore[index]
+        assert fields[0]["constraints"] == constraints  # type: ignore[index]  # JSON, typed as objects
 
 
 def test_the_columns_of_a_release_are_known_before_rows_are_sampled() -> None:

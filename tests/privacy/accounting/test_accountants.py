@@ -318,7 +318,7 @@ def test_the_grid_does_not_jump_at_a_target(epsilon: float) -> None:
 @pytest.mark.parametrize("delta", [0, 1, -1e-6, 2.0, math.nan, math.inf, True, "1e-6"])
 def test_a_delta_outside_its_range_is_refused(delta: object) -> None:
     with raises(ConfigError, setting="delta"):
-        check_delta(delta)  # type: ignore[arg-type]
+        check_delta(delta)  # type: ignore[arg-type]  # a wrong type
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def counts(
 @pytest.mark.parametrize("epsilon", [0, -1.5, math.nan, True, "1", math.inf, -math.inf, 100.5, 1000, 1e-7])
 def test_an_epsilon_out_of_range_is_refused(epsilon: object) -> None:
     with raises(ConfigError, setting="epsilon"):
-        Guarantee(epsilon)  # type: ignore[arg-type]
+        Guarantee(epsilon)  # type: ignore[arg-type]  # a wrong type
 
 
 @pytest.mark.parametrize(

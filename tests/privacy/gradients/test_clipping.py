@@ -242,7 +242,7 @@ class Inherited(eqx.Module):
     last: eqx.nn.Linear
 
     def __init__(self, key: PRNGKeyArray):
-        self.first = Doubled(FEATURES, 4, key=key)  # type: ignore[call-arg, arg-type]
+        self.first = Doubled(FEATURES, 4, key=key)  # type: ignore[call-arg, arg-type]  # the constructor of its parent class
         self.last = eqx.nn.Linear(4, "scalar", key=key)
 
     def __call__(self, row: Array, *, key: PRNGKeyArray | None = None) -> Array:

@@ -167,7 +167,7 @@ def learners_differ(monkeypatch: pytest.MonkeyPatch, votes: Callable[..., Array]
     codes, teacher = table()
     more = compiled()
     both = [
-        run_with_fixed_labels(more, lambda _, rows=rows: charged_votes(rows, teacher), 3)[1]  # type: ignore[misc]
+        run_with_fixed_labels(more, lambda _, rows=rows: charged_votes(rows, teacher), 3)[1]  # type: ignore[misc]  # a default binds the rows of this round
         for rows in (codes, (codes + 1) % [block.size for block in BLOCKS])
     ]
     assert differing(both[0].teachers, both[1].teachers)  # the rows do matter to those who may see them
@@ -186,7 +186,7 @@ def most_moved(monkeypatch: pytest.MonkeyPatch, assign: Callable[[int], np.ndarr
         votes.append(
             run_with_fixed_labels(
                 more,
-                lambda number, kept=kept: charged_votes(codes[kept], assign(number)[kept]),  # type: ignore[misc]
+                lambda number, kept=kept: charged_votes(codes[kept], assign(number)[kept]),  # type: ignore[misc]  # a default binds the rows of this round
             )[0]
         )
     return int(np.max(np.abs(np.asarray(votes[0]) - np.asarray(votes[1]))))

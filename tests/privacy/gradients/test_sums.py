@@ -92,7 +92,7 @@ def test_totals_are_exact_and_have_no_order(blocks: int, seed: int) -> None:
     sums = jnp.asarray(draw.normal(size=(blocks, 5)) * BLOCK, jnp.float32)
     step = grid_step(jnp.float32(1.0))
     expected = np.asarray([whole(to_grid(block, step)) for block in sums], dtype=object).sum(axis=0)
-    assert whole(total_of_blocks(sums, step)) == expected.tolist()  # type: ignore[arg-type]
+    assert whole(total_of_blocks(sums, step)) == expected.tolist()  # type: ignore[arg-type]  # takes NumPy and JAX
     one_by_one = functools.reduce(add_totals, [to_grid(block, step) for block in sums[::-1]])
     assert whole(one_by_one) == expected.tolist()
 
@@ -101,7 +101,7 @@ def test_many_blocks_are_added_with_a_carry_in_between() -> None:
     """Lower words of 2^19 steps each: 5,000 of them do not fit 32 bits at once."""
     step = grid_step(jnp.float32(1.0))
     sums = jnp.full((5000, 2), (2**19 - 1) * step)
-    assert whole(total_of_blocks(sums, step)) == [5000 * (2**19 - 1)] * 2  # type: ignore[arg-type]
+    assert whole(total_of_blocks(sums, step)) == [5000 * (2**19 - 1)] * 2  # type: ignore[arg-type]  # takes NumPy and JAX
 
 
 def test_totals_wrap_around_as_one_number() -> None:

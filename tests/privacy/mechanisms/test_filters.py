@@ -178,7 +178,7 @@ class Copied(PrivateRows):
     """Each row stands for 2^30 of them: 2^33 rows are too many for a test."""
 
     def _exact_counts(self, query: object) -> np.ndarray:
-        return super()._exact_counts(query) << 30  # type: ignore[arg-type]
+        return super()._exact_counts(query) << 30  # type: ignore[arg-type]  # handed on
 
 
 def test_errors_of_the_largest_tables_are_exact() -> None:

@@ -72,9 +72,9 @@ class Wild:
 
 def moment_vector(rows: PrivateRows, layout: object, weights: tuple[float, float, float]) -> np.ndarray:
     """All cells over their standard deviations, in units of the query's noise multiplier: what the cost is for."""
-    width = layout.encode(rows._codes[:1], rows._positions[:1], jax.random.key(0)).shape[1] - 1  # type: ignore[attr-defined]
+    width = layout.encode(rows._codes[:1], rows._positions[:1], jax.random.key(0)).shape[1] - 1  # type: ignore[attr-defined]  # one of two layouts
     absent = np.zeros((width, width), dtype=bool)
-    found = noisy_moments(rows, layout, ONE, exact_ledger(), weights=weights, absent=absent)  # type: ignore[arg-type]
+    found = noisy_moments(rows, layout, ONE, exact_ledger(), weights=weights, absent=absent)  # type: ignore[arg-type]  # one of two layouts
     upper = np.triu_indices(width, 1)
     gram = np.r_[np.diag(found.gram), math.sqrt(2) * found.gram[upper]] * weights[0]
     square = 0.0 if found.square is None else found.square

@@ -205,7 +205,7 @@ def test_every_problem_has_a_random_term_of_its_own(monkeypatch: pytest.MonkeyPa
     drawn: list[np.ndarray] = []
 
     def kept(size: int, beta: float, key: object) -> np.ndarray:
-        drawn.append(random_term(size, beta, key))  # type: ignore[arg-type]
+        drawn.append(random_term(size, beta, key))  # type: ignore[arg-type]  # handed on
         return drawn[-1]
 
     monkeypatch.setattr(objective, "random_term", kept)
@@ -265,12 +265,12 @@ def test_queries_are_charged_first() -> None:
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
     arguments = {"penalty": 0.01, "class_weights": np.ones(2)}
     with pytest.raises(BudgetExceeded):
-        noisy_minimisers(rows, Line(), [1], Query("m", "m", Pure(1.5)), ledger, **arguments)  # type: ignore[arg-type]
+        noisy_minimisers(rows, Line(), [1], Query("m", "m", Pure(1.5)), ledger, **arguments)  # type: ignore[arg-type]  # keywords of several types
     with raises(BudgetExceeded, query="m", needed=None):
-        noisy_minimisers(rows, Line(), [0, 1], Query("m", "m", Pure(0.1)), ledger, **arguments)  # type: ignore[arg-type]
+        noisy_minimisers(rows, Line(), [0, 1], Query("m", "m", Pure(0.1)), ledger, **arguments)  # type: ignore[arg-type]  # keywords of several types
     strict = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=2)
     with raises(BudgetExceeded, query="m", needed=None):
-        noisy_minimisers(rows, Line(), [1], Query("m", "m", Pure(0.1)), strict, **arguments)  # type: ignore[arg-type]
+        noisy_minimisers(rows, Line(), [1], Query("m", "m", Pure(0.1)), strict, **arguments)  # type: ignore[arg-type]  # keywords of several types
     assert not ledger.queries
     assert not strict.queries
 

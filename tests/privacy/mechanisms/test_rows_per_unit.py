@@ -104,7 +104,7 @@ def test_the_charge_comes_first() -> None:
 def schema(k: int, **facts: object) -> us.Schema:
     columns = (us.Column(name="who", kind="id"), us.Column(name="x", kind="boolean", nullable=False))
     known = {"columns": columns, "rows": 500, "unit": "who", "max_rows_per_unit": k}
-    return us.Schema(**{**known, **facts})  # type: ignore[arg-type]
+    return us.Schema(**{**known, **facts})  # type: ignore[arg-type]  # keywords of several types
 
 
 def test_the_query_costs_little() -> None:
@@ -173,7 +173,7 @@ def test_probabilities_are_the_nearest(noisy: list[int]) -> None:
 def test_noise_in_empty_bins_adds_no_units() -> None:
     """Of 1,000 units with one row each, few get more, where clipping alone would give many."""
     noise = np.random.default_rng(0)
-    counts = np.array([np.r_[1000, np.zeros(29)] + noise.normal(0, 30, 30).round() for _ in range(300)])
+    counts = np.array([np.r_[1000, np.zeros(29)] + noise.normal(0, 30, 30).round() for _ in range(300)], dtype=int)
     projected = np.mean([to_probabilities(each)[0] for each in counts])
     clipped = np.mean(np.maximum(counts, 0)[:, 0] / np.maximum(counts, 0).sum(axis=1))
     assert projected > 0.9

@@ -13,6 +13,8 @@ from understudy.privacy.rows.codes import ArrayCodes, code_type
 from understudy.privacy.rows.device_kernel import count_on_device
 from understudy.privacy.rows.kernel import Columns, count_workload, join_cliques, split_counts
 
+CODE_TYPE = code_type((9,))
+
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[np.ndarray, tuple[int, ...], list[Columns]]:
@@ -20,7 +22,7 @@ def tables(draw: st.DrawFn) -> tuple[np.ndarray, tuple[int, ...], list[Columns]]
     sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=5)))
     rows = draw(st.lists(st.tuples(*(st.integers(0, size - 1) for size in sizes)), max_size=30))
     cliques = st.lists(st.sampled_from(range(len(sizes))), max_size=3, unique=True).map(tuple)
-    codes = np.array(rows, dtype=code_type(sizes)).reshape(len(rows), len(sizes))
+    codes = np.array(rows, dtype=CODE_TYPE).reshape(len(rows), len(sizes))
     return np.asfortranarray(codes) if draw(st.booleans()) else codes, sizes, draw(st.lists(cliques, max_size=8))
 
 

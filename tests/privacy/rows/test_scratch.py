@@ -97,7 +97,7 @@ def test_a_resumed_run_gives_the_same_release(tmp_path: Path) -> None:
     place.mkdir()
 
     def release(**options: object) -> us.Release:
-        return us.fit(people(), method, epsilon=5, schema=SCHEMA, scratch=place, checkpoint=checkpoint, **options)  # type: ignore[arg-type]
+        return us.fit(people(), method, epsilon=5, schema=SCHEMA, scratch=place, checkpoint=checkpoint, **options)  # type: ignore[arg-type]  # keywords of several types
 
     with pytest.raises(Killed):
         release(seed=3, progress=kill_at(0.3))

@@ -146,7 +146,7 @@ def test_selections_follow_the_exponential_law(noise: NoiseSource, draws: int) -
     query = Query("p", "p", Selections(epsilon, draws))
     # No budget allows this many selections: the law is asked of the picker itself.
     paid = noisy_function_selections(table(rows), functions, Query("p", "p", Selections(epsilon)), book(noise))
-    picker = FunctionSelector(paid._exact_sums, query.event, table(rows), book(noise))  # type: ignore[arg-type]
+    picker = FunctionSelector(paid._exact_sums, query.event, table(rows), book(noise))  # type: ignore[arg-type]  # an event of selections
     found = np.bincount([picker(public) for _ in range(draws)], minlength=7)
     gains = np.append(naive_sums(rows)[:6] / 50, 0.5) + 1 - public
 
@@ -168,7 +168,7 @@ def test_several_selections_at_once_are_the_top_of_one_noisy_list() -> None:
     pairs = list(itertools.permutations(range(3), 2))
     found = np.zeros(6)
     for _ in range(runs):
-        found[pairs.index(tuple(picker.top(2)))] += 1  # type: ignore[arg-type]
+        found[pairs.index(tuple(picker.top(2)))] += 1  # type: ignore[arg-type]  # two indices
     odds = np.exp(epsilon * (exact - exact.max()))
     law = [odds[a] / odds.sum() * odds[b] / (odds.sum() - odds[a]) for a, b in pairs]
     assert stats.chisquare(found, runs * np.asarray(law)).pvalue > LEVEL

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Real
 
 from understudy.errors import BudgetExceeded
 from understudy.privacy.accounting.events import ZCDP, Gaussian
@@ -131,7 +131,7 @@ class GaussianFilter:
         return [self._count(query, stddev) for query, stddev in zip(ahead, stddevs, strict=True)]
 
     def noisy_errors(
-        self, cliques: Sequence[Clique], expected: Sequence[Float[np.ndarray, "..."]], stddev: float
+        self, cliques: Sequence[Clique], expected: Sequence[Real[np.ndarray, "..."]], stddev: float
     ) -> Float[np.ndarray, " cliques"]:
         """The L1 distance of each marginal from its expected counts, all with noise of one standard deviation.
 

@@ -142,13 +142,13 @@ def with_noise(exact: np.ndarray, stddev: float, source: NoiseSource) -> Int64[n
     rounded separately, and the last bits of the sum could reveal which of two neighbouring tables it came from.
     """
     held = _held(exact)
-    return held + source.discrete_gaussian(stddev, held.shape)
+    return np.asarray(held + source.discrete_gaussian(stddev, held.shape))
 
 
 def with_laplace_noise(exact: np.ndarray, scale: Fraction, source: NoiseSource) -> Int64[np.ndarray, "..."]:
     """Integers with discrete Laplace noise, as `with_noise` adds it."""
     held = _held(exact)
-    return held + source.discrete_laplace(scale, held.shape)
+    return np.asarray(held + source.discrete_laplace(scale, held.shape))
 
 
 def _held(exact: np.ndarray) -> Int64[np.ndarray, "..."]:
@@ -160,7 +160,7 @@ def _held(exact: np.ndarray) -> Int64[np.ndarray, "..."]:
         whole = exact.dtype.kind in "iu" or (exact.dtype == object and all(type(each) is int for each in exact.flat))
         assert whole, "noise is added to whole numbers only"
         exact = exact.astype(object)  # integers of other types may exceed 64 bits
-    return np.clip(exact, -MAX_SUM, MAX_SUM).astype(np.int64)
+    return np.asarray(np.clip(exact, -MAX_SUM, MAX_SUM), dtype=np.int64)
 
 
 def fresh_key() -> PRNGKeyArray:

@@ -18,8 +18,8 @@ Batch = TypeVar("Batch")
 Batch_co = TypeVar("Batch_co", covariant=True)
 Mapped = TypeVar("Mapped")
 """What a function makes of a batch: still rows."""
-Part = TypeVar("Part", bound="np.ndarray | tuple[np.ndarray, ...] | tuple[pa.Table, ...]")
-"""What is counted in one batch: whole numbers, or values with their counts. They can be sent without pickle."""
+Part = TypeVar("Part", bound=np.ndarray | tuple[Any, ...])
+"""Counts of a batch, or of its values, which are sent without pickle; in this process, those of several queries."""
 
 
 @runtime_checkable
