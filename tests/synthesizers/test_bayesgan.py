@@ -108,7 +108,7 @@ def chain_moments(
                 key=own,
             )
 
-        state = jax.vmap(one)(*state, jax.random.split(key, chains))  # type: ignore[call-arg]  # vmap loses the signature
+        state = jax.vmap(one)(*state, jax.random.split(key, chains))
         return state, state.network.weight
 
     fair = np.random.default_rng(0).normal(POSTERIOR_MEAN, math.sqrt(POSTERIOR_VARIANCE), (chains, 1))

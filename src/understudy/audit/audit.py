@@ -137,9 +137,9 @@ def bound_files(paths: Sequence[str | os.PathLike[str]], threats: Sequence[str] 
     for threat in threats:
         check_threat(threat)
     files = [file for path in paths for file in _files_of(Path(path))]
-    found = merge_files(files)
-    num_audits = len(found) * len(threats)
-    return [bound_runs(runs, threat, num_audits=num_audits) for runs in found for threat in threats]
+    merged = merge_files(files)
+    num_audits = len(merged) * len(threats)
+    return [bound_runs(runs, threat, num_audits=num_audits) for runs in merged for threat in threats]
 
 
 def _files_of(path: Path) -> list[Path]:

@@ -88,8 +88,8 @@ def audit(
 def _check_one_task(method: str | None, source: list[Path] | None, table: bool) -> None:
     given = [name for name, value in (("--method", method), ("--from", source), ("--table", table)) if value]
     if len(given) != 1:
-        found = f"found {' and '.join(given)}" if given else "found none of them"
+        options = f"found {' and '.join(given)}" if given else "found none of them"
         raise ConfigError(
-            f"Give one of --method (to attack it), --from (saved runs) and --table, {found}. For example: "
+            f"Give one of --method (to attack it), --from (saved runs) and --table, {options}. For example: "
             "understudy audit --method mst --epsilon 1"
         )

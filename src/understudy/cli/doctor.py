@@ -289,8 +289,8 @@ def _check_disk(section: str, name: str, folder: str, advice: str) -> Check:
 def _check_cache(section: str) -> Check:
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return Check(section, "compile cache", Status.OK, "set by JAX_COMPILATION_CACHE_DIR")
-    found = "off, so every process compiles its programs again (set JAX_COMPILATION_CACHE_DIR to keep them)"
-    return Check(section, "compile cache", Status.OK, found)
+    status = "off, so every process compiles its programs again (set JAX_COMPILATION_CACHE_DIR to keep them)"
+    return Check(section, "compile cache", Status.OK, status)
 
 
 def _check_data(section: str, checksums: bool) -> Check:
@@ -311,11 +311,11 @@ def _check_data(section: str, checksums: bool) -> Check:
     present = [entry for entry in entries if all((folder / file.name).is_file() for file in entry.files)]
     damaged = [entry.name for entry in present if checksums and not _is_published(entry, folder)]
     intact = [entry.name for entry in present if entry.name not in damaged]
-    found = f"{len(intact)} of {len(entries)} {place}{': ' if intact else ''}{', '.join(intact)}"
+    summary = f"{len(intact)} of {len(entries)} {place}{': ' if intact else ''}{', '.join(intact)}"
     if damaged:
-        found += f"; not as published: {', '.join(damaged)}"
-        return Check(section, name, Status.WARNING, found, "Fetch these again with 'understudy benchmark fetch'.")
-    return Check(section, name, Status.OK, found + ("; checksums agree" if checksums and intact else ""))
+        summary += f"; not as published: {', '.join(damaged)}"
+        return Check(section, name, Status.WARNING, summary, "Fetch these again with 'understudy benchmark fetch'.")
+    return Check(section, name, Status.OK, summary + ("; checksums agree" if checksums and intact else ""))
 
 
 def _is_published(entry: "TableEntry", folder: Path) -> bool:

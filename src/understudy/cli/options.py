@@ -140,10 +140,10 @@ def _expand(
     make: Callable[..., object], without: Sequence[str] = ()
 ) -> tuple[list[inspect.Parameter], Callable[[Mapping[str, object]], object]]:
     """The parameters of a function, with those of its parts in their place, and a call of it by their values."""
-    own = [each for each in inspect.signature(make).parameters.values() if each.name not in without]
+    declared = [each for each in inspect.signature(make).parameters.values() if each.name not in without]
     parameters: list[inspect.Parameter] = []
     parts: dict[str, Callable[[Mapping[str, object]], object]] = {}
-    for parameter in own:
+    for parameter in declared:
         is_group = dataclasses.is_dataclass(parameter.annotation)
         part = parameter.annotation if is_group else _PARTS.get(parameter.name)
         if part is None:
@@ -154,7 +154,7 @@ def _expand(
 
     def call(values: Mapping[str, object]) -> object:
         return make(
-            **{each.name: parts[each.name](values) if each.name in parts else values[each.name] for each in own}
+            **{each.name: parts[each.name](values) if each.name in parts else values[each.name] for each in declared}
         )
 
     return parameters, call

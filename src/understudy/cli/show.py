@@ -317,9 +317,9 @@ def show_audits(audits: Sequence[Audit]) -> None:
 
 def _confidence(audits: Sequence[Audit]) -> str:
     level, together = f"{audits[0].confidence:.0%}", audits[0].num_audits
-    each = f"Each bound holds with {level} confidence by itself."
+    one_by_one = f"Each bound holds with {level} confidence by itself."
     if together == 1:
-        return each
+        return one_by_one
     refuted = sum(audit.refutes_claim for audit in audits)
-    found = f"{refuted} claims are refuted" if refuted else "no claim is refuted"
-    return f"{each} At {level} confidence for all {together} audits together, {found}."
+    verdict = f"{refuted} claims are refuted" if refuted else "no claim is refuted"
+    return f"{one_by_one} At {level} confidence for all {together} audits together, {verdict}."

@@ -268,8 +268,8 @@ def formula_columns(table: pa.Table) -> list[str]:
     """The columns whose name, or one of whose strings, a spreadsheet would take for a formula."""
     columns = zip(table.column_names, table.columns, strict=True)
     strings = {name: values.cast(pa.string()) for name, values in columns if is_text(value_type(values.type))}
-    found = {name for name, values in strings.items() if pc.any(pc.match_substring_regex(values, FORMULA)).as_py()}
-    return [name for name in table.column_names if name in found or re.match(FORMULA, name)]
+    flagged = {name for name, values in strings.items() if pc.any(pc.match_substring_regex(values, FORMULA)).as_py()}
+    return [name for name in table.column_names if name in flagged or re.match(FORMULA, name)]
 
 
 def escape_formulas(table: pa.Table) -> pa.Table:

@@ -213,15 +213,15 @@ class _Check:
     def files(self) -> None:
         """Every file is listed, has its checksum, and belongs in a bundle."""
         listed, own = self.manifest["files"], {MANIFEST, SUMS, SIGNATURE}
-        found = {name for name in self.members if name not in own}
-        self.faults += [f"{name} is missing." for name in sorted(set(listed) - found)]
-        self.faults += [f"{name!r} is not listed in the manifest." for name in sorted(found - set(listed))]
+        present = {name for name in self.members if name not in own}
+        self.faults += [f"{name} is missing." for name in sorted(set(listed) - present)]
+        self.faults += [f"{name!r} is not listed in the manifest." for name in sorted(present - set(listed))]
         self.faults += [f"{name} is missing." for name in sorted(_REQUIRED - set(listed) - set(self.members))]
-        for name in sorted(found & set(listed)):
+        for name in sorted(present & set(listed)):
             member, noted = self.members[name], listed[name]
             if (member.sha256, member.size) != (noted["sha256"], noted["bytes"]):
                 self.faults.append(f"{name} was changed: it does not have the checksum of the manifest.")
-        self.faults += [f"{name!r} does not belong in a bundle." for name in sorted(found) if not self._belongs(name)]
+        self.faults += [f"{name!r} does not belong in a bundle." for name in sorted(present) if not self._belongs(name)]
         if len({name.casefold() for name in self.members}) < len(self.members):
             self.faults.append("Two file names differ in upper and lower case alone.")
         if not self.faults:
