@@ -282,7 +282,7 @@ def test_bounds_on_beliefs_state_their_condition(statement: Statement) -> None:
 def test_tests_of_presence_are_explained_by_counts_of_people(statement: Statement) -> None:
     words, meaning = certificate.to_markdown(statement), statement_meaning(statement)
     assert meaning is not None
-    said = re.search(r"wrongly names 1 of 100 (?:people who|units that) .+ rightly names at most (\S+) of 100", words)
+    said = re.search(r"wrongly names 1 of 100 (?:people who|units that) .+ correctly names at most (\S+) of 100", words)
     assert said is not None
     assert said[1] == percent(meaning.true_positive_rates[0.01]).removesuffix("%")
 

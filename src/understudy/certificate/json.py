@@ -24,9 +24,9 @@ FORMAT_VERSION = 2
 
 NOT_COVERED = (
     "Other releases made from data of the same people. Privacy costs add up: keep a record of all of them.",
-    "People whose presence goes together, such as the members of a household. The effect of all of them together can "
-    "be larger than that of one unit, so more can be learned about each of them. To protect them together, declare the "
-    "household as the privacy unit.",
+    "People who are present or absent together, such as the members of a household. The effect of all of them together "
+    "can be larger than that of one unit, so more can be learned about each of them. To protect them together, declare "
+    "the household as the privacy unit.",
     "Facts taken as public: the names and kinds of columns, and the facts listed above. A declared list, bound or "
     "region that was itself read from the private table is outside this guarantee.",
     "Scores, plots and reports that compare the synthetic table with the real one. They show statistics of real rows.",
@@ -336,7 +336,7 @@ def _query_from_json(content: Mapping[str, Any]) -> Query:
     try:
         event = event_from_json(content["event"])
     except ConfigError as error:
-        raise Contradiction(f"The certificate has a query that is none: {error}") from None
+        raise Contradiction(f"The certificate has an invalid query: {error}") from None
     return Query(
         content["key"],
         content["what"],

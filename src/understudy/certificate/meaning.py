@@ -67,7 +67,7 @@ class Meaning:
 
     @property
     def condition(self) -> str:
-        """What bounds on beliefs assume, in plain words: without it, only group privacy holds."""
+        """What bounds on beliefs assume: without it, only group privacy holds."""
         if self.facts.graph_unit is not None:
             alone = {"edge": "one edge says", "node": "the edges of one node say"}[self.facts.graph_unit]
             return (
@@ -97,7 +97,7 @@ class Meaning:
     def test_table(self) -> list[tuple[str, ...]]:
         """Its first row has the headings."""
         rates = self.true_positive_rates.items()
-        heads = ("wrongly named (false-positive rate)", "rightly named, at most (true-positive rate)")
+        heads = ("wrongly named (false-positive rate)", "correctly named, at most (true-positive rate)")
         return [heads, *((percent(rate), percent(most)) for rate, most in rates)]
 
     def sections(self) -> list[str]:
@@ -146,12 +146,12 @@ class Meaning:
         if self.facts.graph_unit is not None:
             absent, present = "units that are not in the graph", "units that are"
         rate, most = next(iter(self.true_positive_rates.items()))
-        named, rightly = (percent(each).removesuffix("%") for each in (rate, most))
+        wrong, correct = (percent(each).removesuffix("%") for each in (rate, most))
         return (
             f"A test decides from the release whether {self.claim}. Under the same condition and on average, a test "
-            f"that wrongly names {named} of "
-            f"100 {absent} (a false-positive rate of {percent(rate)}) rightly names at most "
-            f"{rightly} of 100 {present} (its true-positive rate)."
+            f"that wrongly names {wrong} of "
+            f"100 {absent} (a false-positive rate of {percent(rate)}) correctly names at most "
+            f"{correct} of 100 {present} (its true-positive rate)."
         )
 
     def to_json(self) -> dict[str, object]:

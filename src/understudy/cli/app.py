@@ -340,7 +340,7 @@ def report(scores: Path, out: Path, release: str | None = None, force: bool = Fa
         page = render(scorecard)  # the only reader of all its parts
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"{scores} is damaged or was edited: it cannot be drawn. Write it again with 'understudy evaluate --json'."
+            f"{scores} is damaged or was edited. Write it again with 'understudy evaluate --json'."
         ) from error
     statement, of = option.read_statement(release, scorecard.methods)
     if statement is not None:

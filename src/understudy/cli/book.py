@@ -91,7 +91,7 @@ def book_show(path: Path, json_file: str | None = None, force: bool = False) -> 
 def book_verify(path: Path, certificates: Path | None = None) -> None:
     """Check every entry of a book, and with --certificates that it is the book that the releases were made with.
 
-    A book that was edited, cut or rolled back is refused with exit code 2.
+    A book that was edited, truncated or rolled back is refused with exit code 2.
     """
     from understudy.institution.book import BudgetBook
     from understudy.institution.book.certificate_checks import approval_notes, verify_certificates
@@ -125,7 +125,7 @@ def book_approve(path: Path, plan: str, by: str, quiet: bool = False) -> None:
     """Approve one run of a plan, or another policy, for a policy that requires a second person.
 
     To see the plan first: 'understudy plan SCHEMA ... --book BOOK --hash PLAN'. The name and your account are recorded.
-    They are no proof of who you are.
+    They do not prove who you are.
     """
     from understudy.institution.book import BudgetBook
     from understudy.institution.book.book import account_name

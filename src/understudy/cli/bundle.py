@@ -40,7 +40,7 @@ def bundle(
     force: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Write all that a data access committee needs about a release as one zip file.
+    """Write everything a data access committee needs about a release to one zip file.
 
     It contains the certificate, the schema, the charged plan, versions, recorded audits of the method, a page to sign,
     and the checksum of every file. Nothing in it is computed from real rows outside the guarantee, unless --in-house
@@ -81,9 +81,9 @@ def verify(
     json_file: str | None = None,
     force: bool = False,
 ) -> None:
-    """Check that an evidence bundle is intact and agrees with itself, and who signed it.
+    """Check that an evidence bundle is intact and consistent, and who signed it.
 
-    Computes every checksum and the total privacy cost again. Exit code 1 means that the bundle fails.
+    Recomputes every checksum and the total privacy cost. Exit code 1 means that the bundle fails.
     """
     from understudy.institution.bundle import verify_bundle
 

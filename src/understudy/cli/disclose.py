@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     quasi_identifiers="Columns that an attacker may know, separated by commas: rare combinations are counted, and "
     "secrets are guessed from them.",
     secrets=typer.Option("--target", "--secret", help="A secret column to guess. Repeatable. Default: every column."),
-    min_cell="Combinations that fewer training rows have are small cells.",
+    min_cell="Combinations with fewer training rows than this are small cells.",
     schema=EVALUATED_SCHEMA,
     release=typer.Option(
         "--release",

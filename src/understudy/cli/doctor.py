@@ -76,7 +76,7 @@ class Status(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What was looked at, what was found, and what to do about it."""
+    """What was checked, what was found, and what to do about it."""
 
     section: str
     name: str

@@ -109,7 +109,7 @@ def folder_beside(place: str) -> Path | None:
 
 
 def note_schema(scorecard: "Scorecard", known: KnownRelease) -> "Scorecard":
-    """The scorecard with a word on where its schema is from."""
+    """The scorecard with a note on where its schema is from."""
     from understudy.evaluation.scorecard import Scorecard
 
     if not known.schema_from:

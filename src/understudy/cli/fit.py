@@ -108,7 +108,7 @@ class Fit(abc.ABC, Generic[Made]):
 
     @abc.abstractmethod
     def write(self, release: Made, out: str) -> str:
-        """Writes a sample. Returns its size in words."""
+        """Writes a sample. Returns its size as text."""
 
     @abc.abstractmethod
     def note(self, release: Made) -> None:

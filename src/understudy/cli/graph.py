@@ -93,7 +93,7 @@ class GraphFit(Fit["GraphRelease"]):
 
 
 def write_edges(release: "GraphRelease", out: str, options: FitCommand | SampleOptions) -> str:
-    """Samples and writes an edge list. Returns its number of edges, in words."""
+    """Samples and writes an edge list. Returns its number of edges as text."""
     edges = release.sample(seed=options.seed)
     note_on_formulas(write_rows([edges], out, options, title=release.statement.facts.name), out, options)
     return f"{len(edges):,} synthetic edges"
@@ -154,7 +154,7 @@ def show_graph_plan(
 
 
 def refuse_table_options(options: Mapping[str, object]) -> None:
-    """Refuses what applies to tables only, rather than ignore it."""
+    """Refuses what applies to tables only, rather than ignoring it."""
     for option, value in options.items():
         if value not in (None, False):
             raise ConfigError(f"{option} does not apply to a graph. Remove it.")

@@ -13,7 +13,7 @@ from understudy.cli.terminal import INTERRUPTED, Interrupted, catch_interrupts, 
 from understudy.errors import UnderstudyError, UnderstudyWarning
 
 _click_errors = sys.modules[typer.BadParameter.__module__]
-"""The errors of Click, which newer versions of typer contain and older ones import."""
+"""The errors of Click, which newer versions of typer bundle and older ones import."""
 
 
 def run(arguments: list[str] | None = None) -> int:

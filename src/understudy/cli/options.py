@@ -66,7 +66,7 @@ OPTIONS: dict[str, Declared] = {
     "rows": "Number of synthetic rows. Default: the declared or privately estimated number.",
     "where": "Sample only rows that meet this SQL condition.",
     "id_prefix": "Write ids as text with this prefix, such as SYN-, so that none looks real.",
-    "escape_formulas": "In text files, put ' before values that begin with = + - or @, which spreadsheets take for "
+    "escape_formulas": "In text files, put ' before values that begin with = + - or @, which spreadsheets treat as "
     "formulas.",
     "no_sidecar": "Do not write OUT.datapackage.json, which describes the table and says it is synthetic.",
     "split": "Hold out about this fraction of SOURCE before fitting, at random by privacy unit, for 'evaluate "

@@ -65,7 +65,7 @@ def show_book(path: "Path", release: "AnyRelease", quiet: bool) -> None:
 
 
 def require_hash(book: "BudgetBook", run: "ProposedRun", wanted: str | None) -> None:
-    """Refuses to show another plan than the one with this hash."""
+    """Refuses to show any plan but the one with this hash."""
     if wanted is not None and (plan_hash := run.plan_hash(book)) != wanted:
         raise ConfigError(
             f"This plan has the hash {plan_hash}, not {wanted}. Ask for the schema, the method with its settings, "
@@ -201,12 +201,12 @@ def write_rows(
 
 
 def note_on_formulas(formulas: Iterable[str], out: str, options: "SampleOptions | FitCommand") -> None:
-    """Names the columns of a text file that a spreadsheet may take for formulas, unless they are escaped."""
+    """Names the columns of a text file that a spreadsheet may treat as formulas, unless they are escaped."""
     from understudy.tables.path import TEXT_SUFFIXES, TablePath
 
     if formulas and not options.escape_formulas and TablePath.parse(out).suffix in TEXT_SUFFIXES:
         echo(
-            f"Note: spreadsheets take values that begin with = + - or @ for formulas, and columns of {out} have such "
+            f"Note: spreadsheets treat values that begin with = + - or @ as formulas, and columns of {out} have such "
             f"names or values: {', '.join(sorted(formulas))}. To put an apostrophe before each, use --escape-formulas.",
             quiet=options.quiet,
         )

@@ -36,7 +36,7 @@ def schema_draft(
 ) -> None:
     """Write the names and kinds of a table's columns, for a person to complete. No values are written.
 
-    Value labels of a Stata or SPSS file are written as comments, and hints at coordinates, by the names of columns.
+    Comments in the file list the value labels of a Stata or SPSS file, and columns that look like coordinates by name.
     """
     if kind not in ("table", "graph"):
         raise ConfigError(f"--kind must be table or graph, found {kind!r}.")

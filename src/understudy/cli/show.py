@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class PlainConsole(Console):
-    """A console that obeys no control character of what it shows; its own styles are added later."""
+    """A console that ignores control characters in what it shows; its own styles are added later."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

@@ -20,7 +20,7 @@ class Interrupted(UnderstudyError):
 
 
 def printable(text: str) -> str:
-    """Text that a terminal shows and does not obey: names of columns and files may contain its control characters."""
+    """Text with its control characters escaped: names of columns and files may contain some that a terminal acts on."""
     return "".join(
         each if each.isprintable() or each in "\n\t\u00a0\u200d\ufe0f" else repr(each)[1:-1] for each in text
     )

@@ -211,7 +211,7 @@ def disclose(
         quasi_identifiers: Columns that an attacker may know about a person. Rare combinations of them are counted, and
             secrets are guessed from them.
         secrets: Columns to guess; default: all.
-        min_cell: Combinations that fewer training rows have count as small cells.
+        min_cell: Combinations with fewer training rows than this count as small cells.
         statement: A release or its statement; the attacks are compared with what its guarantee allows.
         holdout_from_split: Whether `synth --split` wrote the holdout: its rows are then removed from `real`.
         reading: How to read text files and workbooks.

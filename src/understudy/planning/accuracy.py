@@ -18,7 +18,7 @@ from understudy.synthesizers import AUTO, SYNTHESIZERS, Synthesizer, name_of, re
 from understudy.synthesizers.protocol import ExpectsNoise
 
 MIN_EPSILON = 1e-3
-"""From here to the largest epsilon that a guarantee may have, the smallest epsilon is searched."""
+"""The search runs from this epsilon to the largest that a guarantee may have."""
 MAX_SECANTS = 8
 """After this many guesses the search bisects its interval instead."""
 

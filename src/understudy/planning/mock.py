@@ -43,7 +43,7 @@ PLACEHOLDER_BOUNDS: Mapping[str, tuple[Bound, Bound]] = {
     "date": (datetime.date(2000, 1, 1), datetime.date(2030, 1, 1)),
     "datetime": (datetime.datetime(2000, 1, 1), datetime.datetime(2030, 1, 1)),
 }
-"""What `fill` takes where a schema declares no bounds."""
+"""What `fill` uses where a schema declares no bounds."""
 STATEMENT = "No row was read: epsilon 0, provided the schema was not read off the data."
 """What the certificate of a mock says."""
 _CONDITION = (
@@ -64,7 +64,7 @@ def mock(
     fill: bool = False,
     id_prefix: str | None = None,
 ) -> pa.Table:
-    """Make rows from a schema alone: for writing code before any data may be seen.
+    """Make rows from a schema alone: for writing code before anyone may see the data.
 
     Declared categories are equally likely, and numbers, dates and points uniform within their bounds or region. A tenth
     of the values of nullable columns are null. Ids are fresh numbers, text is a placeholder, and a privacy unit has 1

@@ -10,13 +10,13 @@ from understudy.privacy.accounting.marginal_noise import ExpectedNoise
 from understudy.privacy.mechanisms.discovery import rows_to_be_listed
 
 ENOUGH = 10.0
-"""A table needs this many times the rows by which a count is off, and of those that a value needs to be listed: below,
-a group of a tenth of the rows is lost in noise, or becomes "other"."""
+"""A table needs this many times the noise in a count, and this many times the rows that a value needs to be listed:
+otherwise a group of a tenth of the rows is lost in noise, or becomes "other"."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Requirements:
-    """The noise that a plan expects, and the number of rows from which on its result means something."""
+    """The noise that a plan expects, and how many rows a table needs for a useful result."""
 
     stddev: float | None
     """The standard deviation of the noise in a count of the least noisy marginals, in rows; None: not known."""
@@ -36,8 +36,8 @@ class Requirements:
         return round_to_two_digits(need) if need > 0 else None
 
     def note(self, num_rows: int | None, *, epsilon: float) -> Note | None:
-        """A warning if the declared or assumed number of rows is too small; without one, from how many rows on it is
-        enough. None: it is enough, or nothing is known."""
+        """A warning if the declared or assumed number of rows is too small; without such a number, how many rows are
+        enough. None: there are enough, or nothing is known."""
         min_rows = self.min_rows
         if min_rows is None or (num_rows is not None and num_rows >= min_rows):
             return None

@@ -42,7 +42,7 @@ KINDS = {"understudy-release": ("a table", "Release"), GRAPH_FORMAT: ("a graph",
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class AnyRelease(Summarized):
-    """A release of either kind. `save` writes it as a folder, and `load` of its class reads that again."""
+    """A release of either kind. `save` writes it as a folder, and `load` of its class reads it back."""
 
     FORMAT: ClassVar[str]
     FORMAT_VERSION: ClassVar[int]

@@ -38,7 +38,7 @@ BATCH_ROWS = 2**20
 class Release(AnyRelease):
     """What may be shared: a model that makes synthetic rows, and the statement of its privacy cost.
 
-    `understudy.fit` makes one, `save` writes it as a folder, and `load` reads that again.
+    `understudy.fit` makes one, `save` writes it as a folder, and `load` reads it back.
 
     >>> import pyarrow as pa, understudy as us
     >>> schema = {"columns": {"member": {"kind": "boolean"}}}

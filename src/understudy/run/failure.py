@@ -80,7 +80,7 @@ def raise_failure(
     checkpoint: Checkpoint | None = None,
     record: str | os.PathLike[str] | None = None,
 ) -> Never:
-    """Raises the error with which a run ends because of this one: after the first charge a `SpentError`; before it, the
+    """Raises the error that ends a run because of this one: after the first charge a `SpentError`; before it, the
     error itself if it is one of Understudy's, and a `FailedRun` for those of other libraries, which may quote values.
 
     `statement` returns the statement of the whole plan. Runs without a guarantee have no budget to spend. The record is

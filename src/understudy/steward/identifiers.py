@@ -65,7 +65,7 @@ def _countable(values: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def _looks_like_one(column: Column, values: pa.ChunkedArray, num_distinct: int) -> bool:
-    """By its name and many values; by a value for nearly every second row, if numbers are dense as numbering is."""
+    """By its name and many values, or by a value for every second row, which for numbers must be unique or dense."""
     if column.categories is not None:
         return False
     if _last_word(column.name) in NAMES and ROWS_EACH * num_distinct >= len(values):

@@ -110,7 +110,7 @@ def preview(
 ) -> Preview:
     """Show what a release of this table would keep, at this guarantee and others. For the steward only.
 
-    *Not covered*: everything. It reads the rows and spends nothing; do not share it, and do not choose by it what a
+    *Not covered*: everything. It reads the rows and spends nothing; do not share it, and do not base on it what a
     release declares public.
 
     Args:
