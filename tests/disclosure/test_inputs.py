@@ -8,6 +8,7 @@ import understudy as us
 from tests.disclosure.made_tables import draw_common, draw_people
 from understudy.disclosure.disclose import Disclosure
 from understudy.disclosure.inputs import SHARED_ALARM, read_tables, warn_of_shared_rows
+from understudy.schema import as_schema
 from understudy.tables import ReadOptions
 
 TRAIN, HELD, FAKE = draw_people(500, 1), draw_people(300, 2), draw_people(300, 3)
@@ -161,6 +162,27 @@ def test_rows_that_synth_held_out_are_removed_from_the_real_table() -> None:
         )
         assert tables.real.num_rows == 500
         assert "The held-out rows were left out of the real table." in tables.notes
+
+
+def test_units_that_synth_held_out_are_removed_as_a_whole_from_the_real_table() -> None:
+    """Rows of others that equal a held-out one in all evaluated columns stay."""
+    people = draw_common(3000, 1).assign(person=[f"P{row // 3}" for row in range(3000)])
+    is_held = people.person.isin([f"P{unit}" for unit in range(0, 1000, 4)])
+    schema = {
+        "table": {"unit": "person", "max_rows_per_unit": 3},
+        "columns": {name: {"kind": "categorical"} for name in people if name != "person"} | {"person": {"kind": "id"}},
+    }
+    tables = read_tables(
+        people,
+        draw_common(300, 3),
+        people[is_held],
+        schema=as_schema(schema),
+        from_split=True,
+        reading=ReadOptions(),
+        seed=0,
+    )
+    assert tables.real.num_rows == 750  # one row of each
+    assert "The held-out rows were left out of the real table." in tables.notes
 
 
 def test_a_table_without_the_unit_is_refused() -> None:

@@ -304,6 +304,11 @@ def test_the_discriminator_sees_what_the_real_table_never_holds(change: dict[str
     assert jensen_shannon(*read(real, {**real, **change}, SCHEMA))["js_score"] > 0.03
 
 
+def test_a_column_without_values_in_any_table_is_left_to_the_others() -> None:
+    real: dict[str, object] = {"number": pa.nulls(200, pa.float64()), "level": ["a", "b"] * 100}
+    assert jensen_shannon(*read(real, real, SCHEMA))["js_score"] < 0.02
+
+
 def test_a_column_of_many_levels_is_taken_for_an_ordered_one() -> None:
     levels = [f"{number:03}" for number in range(300)]
     result = jensen_shannon(*read({"x": levels * 3}, {"x": levels[:150] * 6}))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.stats import binom
 
 from understudy.disclosure.attributes import has_values
@@ -73,14 +74,13 @@ def read_tables(
     layout, warnings = _leave_out_unreadable(dataclasses.replace(layout, schema=kinds), fake)
     notes = list(layout.notes)
     encoded, test = layout.read(table, "real table"), layout.read(held_out, "holdout")
-    if from_split and (rest := unmatched_rows(fingerprints(encoded), fingerprints(test))) is not None:
+    if kinds.unit is not None:  # without units, rows of one person would look independent
+        for part, what in ((table, "real table"), (held_out, "holdout")):
+            require_columns(part, [kinds.unit], what, ALL_THREE)
+    if from_split and (rest := _rows_not_split_off(table, held_out, encoded, test, kinds.unit)) is not None:
         table, encoded = table.take(rest), encoded.take(rest)
         notes.append("The held-out rows were left out of the real table.")
     if kinds.unit is not None:
-        for part, what in ((table, "real table"), (held_out, "holdout")):
-            require_columns(
-                part, [kinds.unit], what, ALL_THREE
-            )  # without units, rows of one person would look independent
         encoded, test = _one_row_per_unit(table, held_out, encoded, test, kinds.unit, seed)
         notes.append(f"One row of each value of {kinds.unit!r} was drawn, since rows of one unit are not independent.")
     _check_sizes(encoded, test, fake)
@@ -190,6 +190,20 @@ def warn_of_shared_rows(real: EncodedTable, holdout: EncodedTable) -> list[str]:
         f"real row; duplicates among the training rows suggest about {expected:,.0f} by chance. Held-out "
         "rows that were fitted hide disclosure: leave them out of the holdout."
     ]
+
+
+def _rows_not_split_off(
+    table: pa.Table, held_out: pa.Table, real: EncodedTable, holdout: EncodedTable, unit: str | None
+) -> np.ndarray | None:
+    """The real rows without those that a split held out: whole units where there are units; None: nothing is left out.
+
+    Rows of two units may be equal in all evaluated columns, so units are recognised by their ids.
+    """
+    if unit is None:
+        return unmatched_rows(fingerprints(real), fingerprints(holdout))
+    ids = [part.column(unit).cast(pa.string()).combine_chunks() for part in (table, held_out)]
+    kept = np.flatnonzero(~pc.is_in(ids[0], value_set=ids[1].drop_null()).to_numpy(zero_copy_only=False))
+    return kept if len(kept) < table.num_rows else None
 
 
 def _one_row_per_unit(

@@ -175,6 +175,7 @@ def train_discriminator(
 ) -> HistGradientBoostingClassifier:
     """Boosted trees that distinguish the rows of two tables by `codes_of` them; both tables have the same weight."""
     rows = np.concatenate([codes_of(zeros), codes_of(ones)])
+    rows[:, np.isnan(rows).all(axis=0)] = 0.0  # no tree can be grown on a column without values
     model = HistGradientBoostingClassifier(
         class_weight="balanced",
         categorical_features=[not spec.is_numeric and len(spec.labels) <= MANY_CODES for spec in zeros.layout.columns],
