@@ -62,7 +62,7 @@ test-clients: $(STAMP)
 # What takes longer to compile than to run; among it the golden results and the contract of all networks. And all
 # properties, each on many more examples (tests/examples.py).
 long-test: $(STAMP)
-	UNDERSTUDY_EXAMPLES=thorough $(BIN)/python -m pytest -q -n auto --dist worksteal -m "long or hypothesis and not ($(OTHERS))" --durations 10
+	UNDERSTUDY_EXAMPLES=thorough $(BIN)/python -m pytest -q -n auto --dist worksteal -m "(long or hypothesis) and not ($(OTHERS))" --durations 10
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow

@@ -144,7 +144,8 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "made"
     assert run(["demo", "-o", str(out), "--method", "independent"]) == 0
     made = sorted(path.name for path in out.iterdir())
-    assert made == ["report.html", "schema.toml", "survey.csv", "synthetic.csv", "synthetic.release"]
+    beside = "synthetic.csv.datapackage.json"
+    assert made == ["report.html", "schema.toml", "survey.csv", "synthetic.csv", beside, "synthetic.release"]
     assert pd.read_csv(out / "survey.csv").shape == (8802, 11)
     page = (out / "report.html").read_text()
     assert "Not covered by the privacy guarantee: do not publish" in page

