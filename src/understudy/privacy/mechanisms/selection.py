@@ -115,7 +115,7 @@ def select_candidates(
     return chosen
 
 
-def _exact_score(exact_counts: np.ndarray, expected: np.ndarray, weight: float, offset: float) -> float:
+def _exact_score(exact_counts: np.ndarray, expected: np.ndarray, weight: float | np.integer, offset: float) -> float:
     """weight * (L1 error - offset). The error is a sum of whole steps: floats would round that of many rows."""
     steps = np.abs(exact_counts.astype(np.int64) * int(STEPS) - np.rint(expected * STEPS).astype(np.int64))
     return float(weight * (int(steps.sum()) / STEPS - offset))

@@ -322,9 +322,9 @@ class _Generated:
 
 
 def _concatenate(samples: "Sequence[Rows]") -> "tuple[np.ndarray | pa.Table, Origin | None, list[int]]":
-    if all(isinstance(rows, np.ndarray) for rows in samples):
-        return np.concatenate([np.asarray(rows) for rows in samples]), None, [len(rows) for rows in samples]
-    read = [read_table(rows) for rows in samples]
+    if all(isinstance(part, np.ndarray) for part in samples):
+        return np.concatenate([np.asarray(part) for part in samples]), None, [len(part) for part in samples]
+    read = [read_table(part) for part in samples]
     try:
         together = pa.concat_tables([part for part, _ in read], promote_options="permissive")
     except pa.ArrowException:
