@@ -68,7 +68,7 @@ GUARDS = ("tests/golden/", "tests/contract/")
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests of long_tests.txt: those of `make test` must be done in a quarter of an hour."""
+    """Marks the tests of long_tests.txt: those of `make test` must be done in six minutes."""
     lines = [
         line.split(maxsplit=1) for line in LONG_TESTS.read_text(encoding="utf-8").splitlines() if line[:1] not in "#"
     ]
