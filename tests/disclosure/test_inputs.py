@@ -185,6 +185,29 @@ def test_units_that_synth_held_out_are_removed_as_a_whole_from_the_real_table() 
     assert "The held-out rows were left out of the real table." in tables.notes
 
 
+def test_rows_without_a_unit_are_no_training_rows() -> None:
+    """`fit` uses none of them, and `synth --split` may hold out some and leave others: they are no unit in common."""
+    people = draw_common(3000, 1).assign(person=[f"P{row // 3}" for row in range(3000)])
+    people.loc[[0, 1, 2, 1000, 2000], "person"] = None
+    is_held = people.person.isin([f"P{unit}" for unit in range(0, 1000, 4)]) | (people.index == 1000)
+    schema = {
+        "table": {"unit": "person", "max_rows_per_unit": 3},
+        "columns": {name: {"kind": "categorical"} for name in people if name != "person"} | {"person": {"kind": "id"}},
+    }
+    for real in (people, people[~is_held]):
+        tables = read_tables(
+            real,
+            draw_common(300, 3),
+            people[is_held],
+            schema=as_schema(schema),
+            from_split=True,
+            reading=ReadOptions(),
+            seed=0,
+        )
+        assert (tables.real.num_rows, tables.holdout.num_rows) == (750, 249)  # P0 has no row left
+        assert "Rows without a value of 'person' were left out: they are not fitted." in tables.notes
+
+
 def test_a_table_without_the_unit_is_refused() -> None:
     """Its rows would be taken for independent ones."""
     schema = {"table": {"unit": "person"}, "columns": {"person": {"kind": "id"}, "sex": {"kind": "categorical"}}}

@@ -77,6 +77,12 @@ def read_tables(
     if kinds.unit is not None:  # without units, rows of one person would look independent
         for part, what in ((table, "real table"), (held_out, "holdout")):
             require_columns(part, [kinds.unit], what, ALL_THREE)
+        num_rows = table.num_rows + held_out.num_rows
+        (table, encoded), (held_out, test) = (
+            _rows_with_unit(*part, kinds.unit) for part in ((table, encoded), (held_out, test))
+        )
+        if table.num_rows + held_out.num_rows < num_rows:
+            notes.append(f"Rows without a value of {kinds.unit!r} were left out: they are not fitted.")
     if from_split and (rest := _rows_not_split_off(table, held_out, encoded, test, kinds.unit)) is not None:
         table, encoded = table.take(rest), encoded.take(rest)
         notes.append("The held-out rows were left out of the real table.")
@@ -192,6 +198,12 @@ def warn_of_shared_rows(real: EncodedTable, holdout: EncodedTable) -> list[str]:
     ]
 
 
+def _rows_with_unit(table: pa.Table, encoded: EncodedTable, unit: str) -> tuple[pa.Table, EncodedTable]:
+    """The rows that have a unit. `fit` uses no other, so no other is a training row, though a split may hold it out."""
+    known = np.flatnonzero(table.column(unit).cast(pa.string()).is_valid().to_numpy())
+    return table.take(known), encoded.take(known)
+
+
 def _rows_not_split_off(
     table: pa.Table, held_out: pa.Table, real: EncodedTable, holdout: EncodedTable, unit: str | None
 ) -> np.ndarray | None:
@@ -202,7 +214,7 @@ def _rows_not_split_off(
     if unit is None:
         return unmatched_rows(fingerprints(real), fingerprints(holdout))
     ids = [part.column(unit).cast(pa.string()).combine_chunks() for part in (table, held_out)]
-    kept = np.flatnonzero(~pc.is_in(ids[0], value_set=ids[1].drop_null()).to_numpy(zero_copy_only=False))
+    kept = np.flatnonzero(~pc.is_in(ids[0], value_set=ids[1]).to_numpy(zero_copy_only=False))
     return kept if len(kept) < table.num_rows else None
 
 
@@ -211,7 +223,7 @@ def _one_row_per_unit(
 ) -> tuple[EncodedTable, EncodedTable]:
     """One row of each unit, drawn at random. Units that are in both tables are refused."""
     ids = pa.chunked_array([part for each in (table, held_out) for part in each.column(unit).cast(pa.string()).chunks])
-    codes = ids.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
+    codes = ids.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     ours, theirs = np.split(codes, [table.num_rows])
     if shared := int(np.isin(np.unique(theirs), ours).sum()):
         raise TableError(
