@@ -77,7 +77,7 @@ docs: $(DOCS_STAMP)
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs -d build/doctrees . site
 
 docs-test: $(STAMP)
-	$(BIN)/python -m pytest -q -n auto -m docs tests/docs --durations 10
+	$(BIN)/python -m pytest -q -n auto -m docs tests/docs tests/benchmarks --durations 10
 
 # Runs the notebooks again, even those that have not changed; `make docs` then shows these results.
 notebooks: $(DOCS_STAMP)

@@ -71,6 +71,20 @@ def test_continuous_integration_runs_all_but_the_slow_tests() -> None:
     assert {"check", "test", "docs", "papers"} <= made
 
 
+def test_a_target_looks_where_the_tests_of_its_marker_are() -> None:
+    """A target that names files or folders runs every file of tests with its marker."""
+    commands = dict(
+        re.findall(r"^([\w-]+): [^\n]*\n\t(\S+ -m pytest [^\n]*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    )
+    targets = dict(re.findall(r"^(\w+): .* run with make ([\w-]+)$", "\n".join(PYTEST["markers"]), flags=re.MULTILINE))
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    for marker, target in targets.items():
+        places = [ROOT / word for word in commands.get(target, "").split() if word.startswith("tests/")]
+        marked = [path for path, source in sources.items() if re.search(rf"\bpytest\.mark\.{marker}\b", source)]
+        assert not places or marked
+        assert not [path for path in marked if places and not {path, *path.parents} & {*places}], target
+
+
 def test_continuous_integration_installs_what_tests_skip_without() -> None:
     """A browser, Java for Spark, and the programs of PostgreSQL, each looked for first."""
     script = (ROOT / ".ci" / "run").read_text()
