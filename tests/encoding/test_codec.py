@@ -21,14 +21,14 @@ from understudy.encoding import (
     NumericCodec,
     as_numbers,
     assumed_domain,
-    columns,
 )
-from understudy.encoding.fit import near_equal_masses
+from understudy.encoding.fit import cut_bins
 from understudy.privacy.accounting.ledger import Guarantee, Ledger
-from understudy.privacy.mechanisms.discovery import Binning, Grid, Histogram, plan_discovery
+from understudy.privacy.mechanisms.discovery import Binning, plan_discovery
 from understudy.privacy.noise.source import NoiseSource, SeededNoise
 from understudy.privacy.rows.rows import PrivateRows
 from understudy.schema import BOUNDED, Column, Schema
+from understudy.schema.grid import Grid, Histogram
 
 INT64 = (-(2**63), 2**63 - 1)
 FLOAT_MAX = np.finfo(float).max
@@ -284,9 +284,9 @@ def test_ticks_of_every_kind() -> None:
 def test_bins_are_few_and_cover_all_runs(masses: list[float], widths: list[int], max_bins: int) -> None:
     stops = np.cumsum(widths[: len(masses)])
     total = sum(masses) or 1.0
-    grid = Grid.over(0, int(stops[-1]) - 1, integral=True)
-    histogram = Histogram(grid, np.r_[0, stops[:-1]], stops, np.array(masses) / total)
-    edges = near_equal_masses(histogram, max_bins)
+    grid = Grid(0, int(stops[-1]) - 1)
+    histogram = Histogram(grid, np.r_[0, stops[:-1]], np.array(masses) / total)
+    edges = cut_bins(histogram, max_bins)
     assert (edges[0], edges[-1]) == (0, len(masses))
     assert np.all(np.diff(edges) > 0)
     assert len(edges) - 1 <= max_bins
@@ -309,24 +309,19 @@ def test_spikes_keep_a_bin_of_their_own() -> None:
     assert (lower[0], upper[-1]) == (0, 99)
 
 
-def test_decoding_stays_below_the_upper_bound_in_a_cell_cut_short() -> None:
-    """With 2^20 + 5 values two share a cell, and the last cell holds one value only."""
-    grid = Grid.over(0, 2**20 + 4, integral=True)
-    last = grid.num_cells - 1
-    histogram = Histogram(grid, np.array([0, last]), np.array([last, last + 1]), np.array([0.5, 0.5]))
+def test_decoding_stays_within_its_bin() -> None:
+    """The last bin is the upper bound alone."""
+    histogram = Histogram(Grid(0, 2**20 + 4), np.array([0, 2**20 + 4]), np.array([0.5, 0.5]))
     column = NumericCodec("x", "integer", histogram, np.array([0, 1, 2]), nullable=False)
     drawn = column.decode(np.repeat([0, 1], 100), generator=np.random.default_rng(0)).to_pylist()
     assert max(drawn[:100]) < 2**20 + 4
     assert set(drawn[100:]) == {2**20 + 4}
 
 
-@pytest.mark.parametrize("listed", [0, 2**16])
 @pytest.mark.parametrize("nullable", [False, True])
-def test_numbers_have_the_bin_that_holds_them(listed: int, nullable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Found by a search or in a list of all cells."""
-    monkeypatch.setattr(columns, "LISTED_CELLS", listed)
-    grid = Grid.over(0, 9, integral=True)
-    histogram = Histogram(grid, np.array([0, 2, 3, 7]), np.array([2, 3, 7, 10]), np.full(4, 0.25))
+def test_numbers_have_the_bin_that_holds_them(nullable: bool) -> None:
+    grid = Grid(0, 9)
+    histogram = Histogram(grid, np.array([0, 2, 3, 7]), np.full(4, 0.25))
     column = NumericCodec("x", "integer", histogram, np.array([0, 1, 3, 4]), nullable=nullable)
     codes = column.encode(pa.chunked_array([[-5, *range(10), 99, None]]))
     assert codes.tolist() == [0, 0, 0, *[1] * 5, *[2] * 3, 2, 3 if nullable else 0]
@@ -334,7 +329,7 @@ def test_numbers_have_the_bin_that_holds_them(listed: int, nullable: bool, monke
 
 def test_decoding_follows_the_fine_histogram_inside_a_bin() -> None:
     """Two values share a bin nine to one: so do the decoded rows (five standard errors; the key is fixed)."""
-    histogram = Histogram(Grid.over(0, 1, integral=True), np.array([0, 1]), np.array([1, 2]), np.array([0.9, 0.1]))
+    histogram = Histogram(Grid(0, 1), np.array([0, 1]), np.array([0.9, 0.1]))
     column = NumericCodec("x", "integer", histogram, np.array([0, 2]), nullable=False)
     drawn = column.decode(np.zeros(20_000, dtype=np.int32), generator=np.random.default_rng(0)).to_numpy()
     assert drawn.mean() == pytest.approx(0.1, abs=5 * math.sqrt(0.09 / 20_000))

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 import understudy as us
 from understudy.encoding.reexpression import reexpress
 from understudy.errors import ConfigError
-from understudy.privacy.mechanisms.discovery import Grid, _add_value_counts, _count_values
+from understudy.privacy.mechanisms.discovery import _add_value_counts, _count_values
 from understudy.privacy.rows import rows as rows_module
 from understudy.privacy.rows.batches import LocalBatches, PrivateBatches, _Marked, add_arrays, add_each
 from understudy.privacy.rows.rows import PrivateRows
 from understudy.privacy.rows.table import PrivateTable
 from understudy.schema import Domain, as_schema
+from understudy.schema.grid import Grid
 
 
 def sizes_of(values: np.ndarray) -> np.ndarray:

@@ -46,7 +46,7 @@ from understudy.privacy.gradients.pate import add_vote_noise, passes_test
 from understudy.privacy.gradients.sums import WORD, Fixed
 from understudy.privacy.mechanisms import discovery
 from understudy.privacy.mechanisms.counts import noisy_answers, noisy_counts, noisy_size
-from understudy.privacy.mechanisms.discovery import Grid, discover_bounds, discover_categories, discover_histograms
+from understudy.privacy.mechanisms.discovery import discover_bounds, discover_categories, discover_histograms
 from understudy.privacy.mechanisms.filters import MIN_COUNT_NOISE, charge_marginals, charge_zcdp
 from understudy.privacy.mechanisms.graph import (
     GraphUnit,
@@ -63,6 +63,7 @@ from understudy.privacy.noise.source import SeededNoise, with_laplace_noise, wit
 from understudy.privacy.rows.rows import Box, PrivateRows
 from understudy.privacy.rows.table import PrivateColumns, PrivateTable
 from understudy.schema import Domain, NumericDomain
+from understudy.schema.grid import Grid, Histogram
 
 # -------------------------------------------------------------------------------------------- where noise may be drawn
 
@@ -349,9 +350,9 @@ def numbers(without_one: bool, spread: int) -> PrivateColumns[np.ndarray]:
 
 def histogram_of(
     spread: int, stddev: float, levels: int, **grid: Any
-) -> Callable[[bool, Ledger], dict[str, discovery.Histogram]]:
-    def release(without_one: bool, ledger: Ledger) -> dict[str, discovery.Histogram]:
-        grids = {"x": Grid.over(0, spread, **{"integral": True, **grid})}
+) -> Callable[[bool, Ledger], dict[str, Histogram]]:
+    def release(without_one: bool, ledger: Ledger) -> dict[str, Histogram]:
+        grids = {"x": Grid(0, spread, **grid)}
         values = numbers(without_one, spread)
         event = query(DiscreteGaussian(stddev, levels, 2))
         return discover_histograms(values, grids, {"x": levels}, event, ledger, num_rows=3000)
@@ -495,7 +496,7 @@ CASES = {
     "discover_histograms, averaged": Case("discover_histograms", averaged),
     "discover_histograms, one level": Case("discover_histograms", histogram_of(127, 9.3, 1)),
     "discover_histograms, a tree": Case("discover_histograms", histogram_of(4000, 2.3, 3)),
-    "discover_histograms, decimals": Case("discover_histograms", histogram_of(99, 5.1, 3, integral=False, decimals=0)),
+    "discover_histograms, decimals": Case("discover_histograms", histogram_of(99, 5.1, 3, kind="real", decimals=0)),
     "noisy_answers": Case("noisy_answers", answers(DiscreteGaussian(8.8, 3, 2))),
     "noisy_answers, Laplace": Case("noisy_answers", answers(LaplaceMarginals(0.21, 3, 2))),
     "noisy_block_counts": Case(
@@ -559,7 +560,7 @@ def test_what_is_made_of_a_histogram_has_six_figures() -> None:
     histogram = histogram_of(4000, 2.3, 3)(
         False, Ledger(loose_guarantee(1e9, 0.5), noise=SeededNoise(0), max_rows_per_unit=2)
     )["x"]
-    codec = NumericCodec("x", "integer", histogram, np.asarray([0, 5, len(histogram.starts)]), False)
+    codec = NumericCodec("x", "integer", histogram, np.asarray([0, 5, len(histogram.firsts)]), False)
     layout = layout_of("modes", Domain(names=("x",), sizes=(2,), num_rows=9), [codec.scale], None, num_modes=3)
     (modes,) = layout.columns
     assert isinstance(modes, Modes)

@@ -25,10 +25,10 @@ import understudy as us
 from tests.builders import raises
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec
 from understudy.errors import SchemaError, TableError
-from understudy.privacy.mechanisms.discovery import Grid, Histogram
 from understudy.privacy.rows.units import rows_within_units
 from understudy.rules.sql import connect, sandbox
 from understudy.schema import Column, Schema
+from understudy.schema.grid import Grid, Histogram
 from understudy.tables import Origin, ReadOptions, conform, from_frame, read_table, to_frame, write_table
 
 Read = Callable[..., tuple[pa.Table, Origin]]
@@ -113,9 +113,9 @@ def codec_of(column: Column) -> Codec:
         )
         return Codec((CategoricalCodec("x", tuple(listed), True, len(listed) - 1),), schema, 10)
     numbers = {"integer": (0, 10), "real": (0.0, 10.0), "date": (0, 30_000), "datetime": (0, 10**16)}[column.kind]
-    grid = Grid.over(*numbers, integral=column.kind != "real", finest=256)
-    histogram = Histogram.flat(grid, num_cells=8)
-    edges = np.arange(len(histogram.starts) + 1)
+    grid = Grid(*numbers, kind=column.kind)
+    histogram = Histogram.flat(grid, num_bins=8)
+    edges = np.arange(len(histogram.firsts) + 1)
     return Codec((NumericCodec("x", column.kind, histogram, edges, True),), schema, 10)
 
 

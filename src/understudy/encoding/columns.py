@@ -7,7 +7,6 @@ schema excludes them, the column's default.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,11 +16,9 @@ import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int
 
 from understudy.encoding.arrow import as_numbers, comparable, comparable_number, from_numbers
-from understudy.privacy.mechanisms.discovery import Grid, Histogram, rounded
+from understudy.privacy.mechanisms.discovery import rounded
 from understudy.schema import Category, NumericDomain
-
-LISTED_CELLS = 2**16
-"""Of a grid with more cells, their bins are not listed: 300 such lists would take more memory than a batch of rows."""
+from understudy.schema.grid import Grid, Histogram
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,16 +67,16 @@ class CategoricalCodec:
 
 @dataclasses.dataclass(frozen=True)
 class NumericCodec:
-    """Codes are bins, each of consecutive fine bins of a histogram; one more code for nulls if the column is nullable.
+    """Codes are bins, each of consecutive ranges of a histogram; one more code for nulls if the column is nullable.
 
-    Within a bin, decoding follows the noisy fine histogram: a fine bin by its mass, then uniformly within it.
+    Within a bin, decoding follows the noisy histogram: a range by its mass, then a number within it.
     """
 
     name: str
     kind: str
     histogram: Histogram
     first_fine_bin: np.ndarray
-    """The first fine bin of each bin, and at the end the number of fine bins."""
+    """The first range of each bin, and at the end the number of ranges."""
     nullable: bool
 
     @property
@@ -92,49 +89,42 @@ class NumericCodec:
 
     @property
     def extent(self) -> str:
-        """The bounds, for messages."""
-        lower, upper = self.extremes.to_pylist()
-        return f"{lower} to {upper}"
+        """The smallest and the largest number with a mass, for messages."""
+        return " to ".join(
+            f"{value:.4g}" if isinstance(value, float) else str(value)
+            for value in self._as_array(self.histogram.support).to_pylist()
+        )
 
     @property
     def extremes(self) -> pa.Array:
         """Its smallest and its largest value, as `decode` returns them."""
-        ends = np.asarray([self.histogram.grid.lower, self.histogram.grid.upper])
-        return from_numbers(ends, np.zeros(2, dtype=bool), self.kind)
+        return self._as_array((self.histogram.grid.lower, self.histogram.grid.upper))
+
+    def _as_array(self, numbers: Sequence[int | float]) -> pa.Array:
+        return from_numbers(np.asarray(numbers), np.zeros(len(numbers), dtype=bool), self.kind)
 
     def encode(self, values: pa.ChunkedArray) -> Int[np.ndarray, " rows"]:
         numbers, known = as_numbers(values, self.kind)
-        cells = self.histogram.grid.cells(numbers)
-        bins = self._bins_of(cells) if self.histogram.grid.num_cells > LISTED_CELLS else self._bin_of_cell[cells]
+        firsts = self.histogram.firsts[self.first_fine_bin[1:-1]]
+        bins = np.searchsorted(firsts, self.histogram.grid.snap(numbers), side="right")
         return np.where(known, bins, self.num_bins if self.nullable else 0).astype(np.int32)
-
-    @functools.cached_property
-    def _bin_of_cell(self) -> Int[np.ndarray, " cells"]:
-        """The bin of every cell: looking it up takes less time than a search for every value."""
-        return self._bins_of(np.arange(self.histogram.grid.num_cells))
-
-    def _bins_of(self, cells: Int[np.ndarray, " values"]) -> Int[np.ndarray, " values"]:
-        fine_bins = np.searchsorted(self.histogram.starts, cells, side="right") - 1
-        return np.searchsorted(self.first_fine_bin, np.maximum(fine_bins, 0), side="right") - 1
 
     def positions(self, values: pa.ChunkedArray) -> Float[np.ndarray, " rows"]:
         """The position of each value between the bounds, from 0 to 1. Nulls: NaN, or 0 if the column has none."""
         numbers, known = as_numbers(values, self.kind)
-        positions = _positions_of(self.histogram.grid, np.where(known, numbers, self.histogram.grid.lower))
+        grid = self.histogram.grid
+        positions = grid.positions(np.where(known, numbers, np.asarray(grid.lower, dtype=numbers.dtype)))
         return np.where(known, positions, np.nan) if self.nullable else positions
 
     @property
     def scale(self) -> NumericDomain:
         """What is public about the column."""
         grid, histogram = self.histogram.grid, self.histogram
-        cell = grid.width / _num_values(grid) if grid.integral else 1 / grid.num_cells
-        edges = np.minimum(np.r_[histogram.starts, histogram.stops[-1]] * cell, 1.0)
-        edges[0], edges[-1] = 0.0, 1.0
         return NumericDomain(
-            fine_edges=tuple(edges.tolist()),
+            fine_edges=(*grid.edge_positions(histogram.firsts).tolist(), 1.0),
             fine_masses=tuple(histogram.masses.tolist()),
             first_fine_bin=tuple(self.first_fine_bin.tolist()),
-            whole=_num_values(grid) if grid.integral else None,
+            whole=grid.num_values if grid.integral else None,
             nullable=self.nullable,
         )
 
@@ -148,27 +138,27 @@ class NumericCodec:
         """Values at their positions where these are given, else drawn within their bins."""
         null = codes >= self.num_bins
         if positions is not None and not np.isnan(positions[~null]).any():
-            return from_numbers(_numbers_at(self.histogram.grid, np.where(null, 0.0, positions)), null, self.kind)
+            numbers = self.histogram.grid.numbers_at(np.where(null, 0.0, positions))
+            return from_numbers(numbers, null, self.kind)
         bins = np.where(null, 0, codes)
-        # A little mass for every cell, so that an empty bin still decodes uniformly.
-        masses = self.histogram.masses + 1e-9 * (self.histogram.stops - self.histogram.starts)
-        cumulative = np.r_[0.0, np.cumsum(masses)]
-        low, high = cumulative[self.first_fine_bin[bins]], cumulative[self.first_fine_bin[bins + 1]]
-        fine_bins = np.searchsorted(cumulative, low + generator.random(len(codes)) * (high - low), side="right") - 1
-        fine_bins = np.clip(fine_bins, self.first_fine_bin[bins], self.first_fine_bin[bins + 1] - 1)
-        starts, stops = self.histogram.starts[fine_bins], self.histogram.stops[fine_bins]
-        numbers = _numbers_within(self.histogram.grid, starts, stops, generator=generator)
-        return from_numbers(numbers, null, self.kind)
+        cumulative = np.r_[0.0, np.cumsum(self._masses_in_bins)]
+        first, last = self.first_fine_bin[bins], self.first_fine_bin[bins + 1] - 1
+        along = bins + generator.random(len(codes))  # each bin has a mass of one
+        ranges = np.clip(np.searchsorted(cumulative, along, side="right") - 1, first, last)
+        return from_numbers(self.histogram.draw(ranges, generator=generator), null, self.kind)
+
+    @functools.cached_property
+    def _masses_in_bins(self) -> Float[np.ndarray, " ranges"]:
+        """The fraction of its bin that each range has; a bin without a mass is filled evenly."""
+        sizes, starts = np.diff(self.first_fine_bin), self.first_fine_bin[:-1]
+        masses = np.maximum(self.histogram.masses, 0.0)
+        is_empty = np.repeat(np.add.reduceat(masses, starts) <= 0, sizes)
+        masses = np.where(is_empty, self.histogram.lengths, masses)
+        return np.asarray(masses / np.repeat(np.add.reduceat(masses, starts), sizes))
 
     def bin_edges(self) -> tuple[np.ndarray, np.ndarray]:
         """The smallest and the largest number of each bin."""
-        grid, starts = self.histogram.grid, self.histogram.starts
-        stops = np.r_[starts[self.first_fine_bin[1:-1]], self.histogram.stops[-1]]
-        lower = [grid.lower + int(start) * grid.width for start in starts[self.first_fine_bin[:-1]]]
-        upper = [grid.lower + int(stop) * grid.width - (1 if grid.integral else 0) for stop in stops]
-        upper = [min(value, grid.upper) for value in upper]
-        kind = np.int64 if grid.integral else np.float64
-        return np.asarray(lower, dtype=kind), np.asarray(upper, dtype=kind)
+        return self.histogram.firsts[self.first_fine_bin[:-1]], self.histogram.lasts[self.first_fine_bin[1:] - 1]
 
     def bins_that_can(self, operator: str | None, constants: Sequence[object]) -> Bool[np.ndarray, " size"] | None:
         """Which codes can hold a value that satisfies `column operator constants`; None if that cannot be decided.
@@ -201,10 +191,9 @@ class NumericCodec:
             "kind": self.kind,
             "lower": grid.lower,
             "upper": grid.upper,
-            "num_cells": grid.num_cells,
-            "width": grid.width,
-            "starts": self.histogram.starts.tolist(),
-            "stops": self.histogram.stops.tolist(),
+            "decimals": grid.decimals,
+            "equal": grid.equal,
+            "firsts": self.histogram.firsts.tolist(),
             "masses": rounded(self.histogram.masses).tolist(),
             "first_fine_bin": self.first_fine_bin.tolist(),
             "nullable": self.nullable,
@@ -212,54 +201,11 @@ class NumericCodec:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "NumericCodec":
-        integral = content["kind"] != "real"
-        grid = Grid(content["lower"], content["upper"], integral, content["num_cells"], content["width"])
-        starts, stops = (np.asarray(content[key], dtype=np.int64) for key in ("starts", "stops"))
-        histogram = Histogram(grid, starts, stops, np.asarray(content["masses"], dtype=float))
+        grid = Grid(content["lower"], content["upper"], content["kind"], content["decimals"], equal=content["equal"])
+        firsts = np.asarray(content["firsts"], dtype=np.int64 if grid.integral else np.float64)
+        histogram = Histogram(grid, firsts, np.asarray(content["masses"], dtype=float))
         first_fine_bin = np.asarray(content["first_fine_bin"], dtype=np.int64)
         return cls(content["name"], content["kind"], histogram, first_fine_bin, content["nullable"])
 
 
 ColumnCodec = CategoricalCodec | NumericCodec
-
-
-def _numbers_within(grid: Grid, starts: np.ndarray, stops: np.ndarray, *, generator: np.random.Generator) -> np.ndarray:
-    """One number drawn uniformly from each range of cells."""
-    if not grid.integral:
-        offset = starts + generator.random(len(starts)) * (stops - starts)
-        if math.isfinite(grid.upper - grid.lower):
-            return np.asarray(np.clip(grid.lower + offset * grid.width, grid.lower, grid.upper))
-        return np.asarray(np.clip((grid.lower / grid.width + offset) * grid.width, grid.lower, grid.upper))
-    # Numbers may be anywhere in 64 bits, so offsets from the lower bound are unsigned.
-    width = np.uint64(grid.width)
-    span = np.uint64(int(grid.upper) - int(grid.lower))
-    first = starts.astype(np.uint64) * width
-    last = np.minimum(stops.astype(np.uint64) * width - np.uint64(1), span)
-    offset = generator.integers(first, last, endpoint=True, dtype=np.uint64)
-    return np.asarray(np.asarray(grid.lower, dtype=np.int64).view(np.uint64) + offset).view(np.int64)
-
-
-def _num_values(grid: Grid) -> int:
-    """The number of integers between the bounds."""
-    return int(grid.upper) - int(grid.lower) + 1
-
-
-def _positions_of(grid: Grid, numbers: np.ndarray) -> Float[np.ndarray, " rows"]:
-    """Positions from 0 to 1, clamped; each integer is at the middle of an equal part."""
-    if grid.integral:
-        clamped = np.clip(numbers, np.int64(grid.lower), np.int64(grid.upper))
-        # Unsigned, as in `Grid.cells`: the difference may exceed 2^63.
-        offset = clamped.astype(np.int64).view(np.uint64) - np.asarray(grid.lower, dtype=np.int64).view(np.uint64)
-        return np.asarray((offset.astype(np.float64) + 0.5) / _num_values(grid))
-    half_length = grid.upper / 2 - grid.lower / 2  # halved first: the difference may overflow
-    along = np.clip(numbers, grid.lower, grid.upper) / 2 - grid.lower / 2
-    return along / half_length if half_length else np.zeros(len(numbers))
-
-
-def _numbers_at(grid: Grid, positions: Float[np.ndarray, " rows"]) -> np.ndarray:
-    """The inverse of `_positions_of`."""
-    if grid.integral:
-        along = np.clip(positions, 0.0, 1.0 - 2.0**-53) * float(_num_values(grid))
-        offset = np.minimum(np.floor(along).astype(np.uint64), np.uint64(_num_values(grid) - 1))
-        return np.asarray(np.asarray(grid.lower, dtype=np.int64).view(np.uint64) + offset).view(np.int64)
-    return np.clip(grid.lower * (1 - positions) + grid.upper * positions, grid.lower, grid.upper)

@@ -141,7 +141,8 @@ class Number:
         return positions if self.whole is None else (_index(positions, self.whole) + 0.5) / self.whole
 
     def _to_codes(self, positions: Positions, missing: np.ndarray) -> tuple[Codes, Positions]:
-        inner = np.asarray(self.edges[1:-1])
+        # Features have single precision, and edges are values that many rows have.
+        inner = np.asarray(self.edges[1:-1]) - 2.0**-24
         bins = np.searchsorted(inner, positions, side="right")
         return np.where(missing, len(self.edges) - 1, bins), np.where(missing, np.nan, positions)
 

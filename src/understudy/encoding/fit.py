@@ -15,20 +15,20 @@ from understudy.encoding.codec import Codec, estimated_columns
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
 from understudy.encoding.reexpression import Limits, reexpress
 from understudy.errors import BudgetExceeded
+from understudy.privacy.accounting.events import DiscreteGaussian
 from understudy.privacy.accounting.ledger import Ledger, Plan
+from understudy.privacy.gradients.charges import event_of
 from understudy.privacy.mechanisms.counts import noisy_size
 from understudy.privacy.mechanisms.discovery import (
-    FINEST,
-    FLAT,
+    SPLIT_AT,
     Binning,
-    Grid,
-    Histogram,
     charged_levels,
     discover_bounds,
     discover_categories,
     discover_histograms,
     in_one_pass,
     largest_counts,
+    rounded,
 )
 from understudy.privacy.mechanisms.rows_per_unit import noisy_rows_per_unit, num_bins, to_probabilities
 from understudy.privacy.rows.rows import PrivateRows
@@ -43,6 +43,7 @@ from understudy.privacy.rows.table import (
 )
 from understudy.rules.comparison import plain_array
 from understudy.schema import BOUNDED, OTHER, Category, Column, Domain, Schema
+from understudy.schema.grid import FINEST, FLAT, Grid, Histogram
 
 DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
 STAND_IN = 10  # assumed number of codes, in plans that people read, of a column whose categories are estimated
@@ -204,12 +205,27 @@ def _histograms(
 ) -> dict[str, Histogram]:
     grids = _grids(numeric, bounds, binning, curves)
     if "histograms" not in plan:
-        return {name: Histogram.flat(grid, num_cells=binning.max_bins) for name, grid in grids.items()}
+        return {name: Histogram.flat(grid, num_bins=binning.max_bins) for name, grid in grids.items()}
     # Estimated bounds may turn out to span two integers: what was charged for them is then not queried.
-    two = {name: Histogram.flat(grid, num_cells=2) for name, grid in grids.items() if grid.is_two_integers}
+    two = {name: Histogram.flat(grid, num_bins=2) for name, grid in grids.items() if grid.is_two_integers}
     levels = {column.name: charged_levels(column, binning) for column in numeric if column.name not in two}
     queried = convert_columns(table, _numbers_of([column for column in numeric if column.name in levels]))
-    return two | discover_histograms(queried, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
+    found = discover_histograms(queried, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
+    least = SPLIT_AT * event_of(plan["histograms"], DiscreteGaussian).stddev / num_rows
+    return two | {name: divide_coarse(each, binning.max_bins, least) for name, each in found.items()}
+
+
+def divide_coarse(histogram: Histogram, max_bins: int, least: float) -> Histogram:
+    """Cuts wide ranges into parts with at least this mass and at most that of a bin: methods may then measure them.
+
+    Where the tree could tell no more, since a part may hold too few rows to stand out, a marginal often can.
+    Post-processing of noisy masses.
+    """
+    if histogram.grid.equal:
+        return histogram
+    parts = np.where(histogram.is_single, 1, np.floor(histogram.masses / max(least, 1 / (2 * max_bins) / 8)))
+    divided = histogram.divided(np.clip(parts, 1, max_bins).astype(np.int64))
+    return dataclasses.replace(divided, masses=rounded(divided.masses))
 
 
 def _grids(
@@ -219,15 +235,13 @@ def _grids(
     curves: Collection[str],
 ) -> dict[str, Grid]:
     finest = FLAT if binning.bins == "equal" else FINEST
-    return {
-        column.name: Grid.over(
-            *bounds[column.name],
-            integral=column.kind != "real",
-            finest=min(finest, MAP_CELLS) if column.name in curves else finest,
-            decimals=column.decimals,
-        )
-        for column in numeric
-    }
+    grids = {}
+    for column in numeric:
+        is_curve = column.name in curves
+        parts = min(finest, MAP_CELLS) if is_curve else finest
+        equal = is_curve or binning.bins == "equal"
+        grids[column.name] = Grid(*bounds[column.name], column.kind, column.decimals, parts, equal)
+    return grids
 
 
 def declared_codec(schema: Schema, num_rows: int, rows_per_unit: tuple[float, ...] = ()) -> Codec:
@@ -237,7 +251,7 @@ def declared_codec(schema: Schema, num_rows: int, rows_per_unit: tuple[float, ..
     numeric = [column for column in modelled if column.kind in BOUNDED]
     bounds = {column.name: bound_numbers(column) for column in numeric}
     histograms = {
-        name: Histogram.flat(grid, num_cells=binning.max_bins)
+        name: Histogram.flat(grid, num_bins=binning.max_bins)
         for name, grid in _grids(numeric, bounds, binning, reexpression.curves).items()
     }
     columns = tuple(_column_codec(column, {}, histograms, binning) for column in modelled)
@@ -269,9 +283,7 @@ def _column_codec(
 ) -> ColumnCodec:
     if column.kind in BOUNDED:
         histogram = histograms[column.name]
-        return NumericCodec(
-            column.name, column.kind, histogram, near_equal_masses(histogram, binning.max_bins), column.nullable
-        )
+        return NumericCodec(column.name, column.kind, histogram, cut_bins(histogram, binning.max_bins), column.nullable)
     if column.kind == "boolean":
         return CategoricalCodec(column.name, (False, True), column.nullable, 0)
     if column.listed is not None:
@@ -294,29 +306,39 @@ def _name_of_other(found: Sequence[Category]) -> Category | None:
     return name
 
 
-def near_equal_masses(histogram: Histogram, max_bins: int) -> Int[np.ndarray, " edges"]:
-    """Groups neighbouring fine bins into at most `max_bins` bins of near-equal mass; spikes keep a bin of their own.
+def cut_bins(histogram: Histogram, max_bins: int) -> Int[np.ndarray, " edges"]:
+    """Groups neighbouring ranges into at most `max_bins` bins of near-equal weight.
 
-    Returns the first fine bin of each bin, and the number of fine bins at the end. Post-processing of noisy masses.
+    The weight of a range is halfway between its fraction of the rows and of the total, so that the few rows that make
+    an average have bins too. Values that many rows share keep a bin of their own, and so does zero. Ranges without a
+    mass join their neighbours: nothing is drawn from them. Returns the first range of each bin, and the number of
+    ranges at the end. Post-processing of noisy masses.
     """
-    masses = histogram.masses
-    density = masses / (histogram.stops - histogram.starts)
+    masses, grid = histogram.masses, histogram.grid
+    density = masses / histogram.lengths
     beside = np.maximum(np.r_[0.0, density[:-1]], np.r_[density[1:], 0.0])
+    weights = masses
+    if grid.kind in ("integer", "real"):
+        ends = np.abs(histogram.firsts.astype(float)) / 2 + np.abs(histogram.lasts.astype(float)) / 2
+        totals = masses * (ends / max(float(ends.max()), 1e-300))
+        weights = (masses + totals / max(float(totals.sum()), 1e-300) * masses.sum()) / 2
+    is_zero = histogram.is_single & (histogram.firsts == 0) & (masses > 0) & (grid.kind in ("integer", "real"))
     target = 1 / max_bins
     while True:
-        alone = (masses >= target) | ((masses >= target / 2) & (density > 5 * beside))
-        edges = _greedy_edges(masses, alone, target)
-        if len(edges) - 1 <= max_bins:
-            return np.asarray(edges, dtype=np.int64)
+        alone = (masses >= target) | ((masses >= target / 2) & (density > 5 * beside)) | is_zero
+        edges = _greedy_edges(weights, alone, target)
+        filled = np.flatnonzero(np.add.reduceat(masses, edges[:-1]) > 0)[1:]  # the first one reaches to the lower bound
+        if len(filled) < max_bins:
+            return np.asarray([0, *(edges[at] for at in filled), len(masses)], dtype=np.int64)
         target *= 1.05
 
 
-def _greedy_edges(masses: np.ndarray, alone: np.ndarray, target: float) -> list[int]:
+def _greedy_edges(weights: np.ndarray, alone: np.ndarray, target: float) -> list[int]:
     edges, filled = [0], 0.0
-    for index, (mass, is_alone) in enumerate(zip(masses, alone, strict=True)):
-        if index > edges[-1] and (is_alone or filled + mass / 2 >= target):
+    for index, (weight, is_alone) in enumerate(zip(weights, alone, strict=True)):
+        if index > edges[-1] and (is_alone or filled + weight / 2 >= target):
             edges.append(index)
             filled = 0.0
-        filled = math.inf if is_alone else filled + mass
-    edges.append(len(masses))
+        filled = math.inf if is_alone else filled + weight
+    edges.append(len(weights))
     return edges

@@ -13,9 +13,9 @@ from tests.examples import scaled
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
 from understudy.encoding.reexpression import reexpress
 from understudy.encoding.reexpression.zeros import MAX_CELLS, structural_zeros
-from understudy.privacy.mechanisms.discovery import FLAT, Grid, Histogram
 from understudy.rules.rules import Rule, rule_from_dict
 from understudy.schema import Column, Schema
+from understudy.schema.grid import FLAT, Grid, Histogram
 
 RULES: list[dict] = [
     {"keep": "a + b <= 6"},
@@ -83,7 +83,7 @@ def codecs(schema: Schema, edges: list[int]) -> tuple[ColumnCodec, ...]:
     found: list[ColumnCodec] = []
     for column in schema.columns:
         if column.kind == "integer":
-            histogram = Histogram.flat(Grid.over(0, 7, integral=True, finest=FLAT), num_cells=8)
+            histogram = Histogram.flat(Grid(0, 7, finest=FLAT), num_bins=8)
             starts = np.asarray([0, *edges, 8])
             found.append(NumericCodec(column.name, "integer", histogram, starts, column.nullable))
         else:

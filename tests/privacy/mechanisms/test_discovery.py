@@ -1,5 +1,6 @@
 """Private estimates: category lists that show no single unit, bounds on public grids, trees of noisy counts."""
 
+import bisect
 import math
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
@@ -20,13 +21,9 @@ from understudy.privacy.mechanisms import discovery
 from understudy.privacy.mechanisms.blocks import outermost_heavy
 from understudy.privacy.mechanisms.discovery import (
     DELTA_FRACTION,
-    FINEST,
-    FLAT,
     LEVELS,
     WIDE,
     Binning,
-    Grid,
-    Histogram,
     _counts_of,
     _public_edges,
     category_threshold,
@@ -42,6 +39,7 @@ from understudy.privacy.noise.source import NoiseSource, SeededNoise
 from understudy.privacy.rows.kernel import portions
 from understudy.privacy.rows.table import PrivateColumns, PrivateTable, convert_columns
 from understudy.schema import Column, Schema
+from understudy.schema.grid import FINEST, FLAT, Grid, Histogram
 
 INT64 = (-(2**63), 2**63 - 1)
 
@@ -88,7 +86,7 @@ def test_each_estimate_is_charged_once_and_before_reading(buy: str) -> None:
             return discover_categories(PrivateColumns(values), item, book)
         if buy == "bounds":
             return discover_bounds(PrivateColumns(values), {"x": "integer"}, item, book)
-        grids = {"x": Grid.over(0, 9, integral=True)}
+        grids = {"x": Grid(0, 9)}
         return discover_histograms(PrivateColumns(values), grids, {"x": 1}, item, book, num_rows=5)
 
     book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
@@ -297,16 +295,16 @@ def test_bounds_are_drawn_once_for_each_public_cell_with_the_charged_noise() -> 
 
 
 GRIDS = {
-    "small": Grid.over(-3, 9, integral=True),
-    "one value": Grid.over(5, 5, integral=True),
-    "just above flat": Grid.over(0, FLAT, integral=True),
-    "beyond 2^53": Grid.over(2**53 + 1, 2**62, integral=True),
-    "all of int64": Grid.over(*INT64, integral=True),
-    "odd span": Grid.over(-7, 3_000_017, integral=True),
-    "reals": Grid.over(-1.0, 3.0, integral=False),
-    "tiny reals": Grid.over(1e-300, 3e-300, integral=False),
-    "all floats": Grid.over(-np.finfo(float).max, np.finfo(float).max, integral=False),
-    "coarse": Grid.over(0, 10**6, integral=True, finest=FLAT),
+    "small": Grid(-3, 9),
+    "one value": Grid(5, 5),
+    "just above flat": Grid(0, FLAT),
+    "beyond 2^53": Grid(2**53 + 1, 2**62),
+    "all of int64": Grid(*INT64),
+    "odd span": Grid(-7, 3_000_017),
+    "reals": Grid(-1.0, 3.0, kind="real"),
+    "tiny reals": Grid(1e-300, 3e-300, kind="real"),
+    "all floats": Grid(-np.finfo(float).max, np.finfo(float).max, kind="real"),
+    "equal": Grid(0, 10**6, finest=FLAT, equal=True),
 }
 
 
@@ -314,12 +312,12 @@ GRIDS = {
 def test_cells_cover_the_bounds_in_order(name: str) -> None:
     """Both ends fall into the first and last cell, order is kept, and what lies outside is clamped."""
     grid = GRIDS[name]
-    assert 1 <= grid.num_cells <= FINEST
+    assert 1 <= grid.num_cells <= 3 * FINEST
     kind = np.int64 if grid.integral else np.float64
     if grid.integral:
         step = max((int(grid.upper) - int(grid.lower)) // 997, 1)
         values = np.array([*range(int(grid.lower), int(grid.upper), step), grid.upper], dtype=kind)
-        exact = [(int(value) - int(grid.lower)) // int(grid.width) for value in values]
+        exact = [bisect.bisect_right(grid.firsts, value) - 1 for value in values]
         assert grid.cells(values).tolist() == exact
     else:
         share = np.linspace(0, 1, 1001)
@@ -335,8 +333,9 @@ def test_cells_cover_the_bounds_in_order(name: str) -> None:
 
 @pytest.mark.parametrize("cells", [1, 2, FLAT, FLAT + 1, 343, 344, 1000, 1001, 4913, 10**6, FINEST])
 def test_trees_are_wide_enough_for_their_cells(cells: int) -> None:
-    levels, branching = Grid.over(0, cells - 1, integral=True).levels(most=LEVELS)
-    assert branching**levels >= cells
+    grid = Grid(0, cells - 1)
+    levels, branching = grid.levels(most=LEVELS)
+    assert branching**levels >= grid.num_cells
     assert levels == (1 if cells <= FLAT else LEVELS)
 
 
@@ -347,13 +346,13 @@ def test_columns_counted_in_several_passes_have_the_histograms_of_one(
     draw = np.random.default_rng(0)
     columns = PrivateColumns({name: draw.normal(size=500) for name in "abcd"})
     sizes = {"a": 1000, "b": 100, "c": 7, "d": 1000}
-    grids = {name: Grid.over(-3.0, 3.0, integral=False, finest=size) for name, size in sizes.items()}
+    grids = {name: Grid(-3.0, 3.0, kind="real", finest=size, equal=True) for name, size in sizes.items()}
     levels = {name: grid.levels(most=LEVELS)[0] for name, grid in grids.items()}
 
     def found() -> list[object]:
         book = Ledger(loose_guarantee(500.0, 0.5), noise=SeededNoise(0))
         made = discover_histograms(columns, grids, levels, query(3.0, sum(levels.values())), book, num_rows=500)
-        return [(name, each.starts.tolist(), each.masses.tolist()) for name, each in made.items()]
+        return [(name, each.firsts.tolist(), each.masses.tolist()) for name, each in made.items()]
 
     def parts() -> list[list[str]]:
         return list(portions(grids, lambda name: grids[name].num_cells, discovery.PASS_CELLS))
@@ -389,11 +388,11 @@ def rows_in(grid: Grid, seed: int = 0) -> np.ndarray:
 
 
 def check(histogram: Histogram) -> None:
-    """Runs cover the grid without gap or overlap; masses are shares of one."""
-    assert histogram.starts[0] == 0
-    assert histogram.stops[-1] == histogram.grid.num_cells
-    assert np.array_equal(histogram.starts[1:], histogram.stops[:-1])
-    assert np.all(histogram.stops > histogram.starts)
+    """Ranges cover the grid without gap or overlap; masses are shares of one."""
+    assert histogram.firsts[0] == histogram.grid.lower
+    assert histogram.lasts[-1] == histogram.grid.upper
+    assert np.array_equal(histogram.grid.after(histogram.lasts[:-1]), histogram.firsts[1:])
+    assert np.all(histogram.firsts[1:] > histogram.firsts[:-1])
     assert histogram.masses.min() >= 0
     assert histogram.masses.sum() == pytest.approx(1, abs=5e-6)  # each has six figures
 
@@ -404,7 +403,7 @@ def test_trees_partition_their_grid(name: str, stddev: float) -> None:
     grid = GRIDS[name]
     check(tree(rows_in(grid), grid, stddev=stddev))
     check(tree(rows_in(grid)[:0], grid, stddev=stddev))
-    check(Histogram.flat(grid, num_cells=32))
+    check(Histogram.flat(grid, num_bins=32))
 
 
 @settings(max_examples=scaled(25))
@@ -416,7 +415,7 @@ def test_trees_partition_their_grid(name: str, stddev: float) -> None:
     seed=st.integers(0, 99),
 )
 def test_trees_partition_any_grid(lower: int, upper: int, paid: int, stddev: float, seed: int) -> None:
-    grid = Grid.over(min(lower, upper), max(lower, upper), integral=True)
+    grid = Grid(min(lower, upper), max(lower, upper))
     if paid >= grid.levels(most=paid)[0] and (paid > 1 or grid.num_cells < 10_000):
         check(tree(rows_in(grid, seed), grid, stddev=stddev, paid=paid, noise=SeededNoise(seed)))
 
@@ -429,8 +428,9 @@ def test_a_value_that_many_share_stands_alone(name: str) -> None:
     values[:2000] = spike
     histogram = tree(values, grid)
     cell = int(grid.cells(np.array([spike]))[0])
-    run = int(np.searchsorted(histogram.starts, cell, side="right")) - 1
-    assert (histogram.starts[run], histogram.stops[run]) == (cell, cell + 1)
+    run = int(np.searchsorted(histogram.firsts, spike, side="right")) - 1
+    assert histogram.firsts[run] == grid.firsts[cell]
+    assert [*histogram.firsts[run + 1 : run + 2]] == [*grid.firsts[cell + 1 : cell + 2]]
     assert histogram.masses[run] == pytest.approx(0.4, abs=0.03)
 
 
@@ -468,7 +468,7 @@ def test_no_more_vectors_are_drawn_than_were_charged(paid: int, grid: str) -> No
 
 def test_repeats_lower_the_noise_by_their_root() -> None:
     """Three vectors for one level, averaged: the masses of an even column scatter as 1 / sqrt(3) of one vector."""
-    grid = Grid.over(0, 199, integral=True)
+    grid = Grid(0, 199)
     values = np.repeat(np.arange(200), 50)
     scatter = {}
     for paid in (1, 3):
@@ -480,14 +480,14 @@ def test_repeats_lower_the_noise_by_their_root() -> None:
 
 def test_without_noise_masses_are_exact() -> None:
     """The baseline that is not private: discrete noise of scale 1e-3 is zero."""
-    grid = Grid.over(0, 99, integral=True)
+    grid = Grid(0, 99)
     values = np.repeat([3, 50, 99], [100, 300, 600])
     book = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
     item = Query("h", "h", DiscreteGaussian(1e-3, 3))
     columns = PrivateColumns({"x": values})
     histogram = discover_histograms(columns, {"x": grid}, {"x": 3}, item, book, num_rows=1000)["x"]
     check(histogram)
-    found = {int(start): mass for start, mass in zip(histogram.starts, histogram.masses, strict=True) if mass > 0}
+    found = {int(start): mass for start, mass in zip(histogram.firsts, histogram.masses, strict=True) if mass > 0}
     assert found == pytest.approx({3: 0.1, 50: 0.3, 99: 0.6})
 
 
@@ -578,7 +578,7 @@ def test_bounds_are_found_where_only_many_cells_together_are_heavy() -> None:
 
 
 def test_reals_with_decimals_get_one_cell_for_each_number() -> None:
-    grid = Grid.over(15.0, 50.0, integral=False, decimals=1)
+    grid = Grid(15.0, 50.0, kind="real", decimals=1)
     numbers = np.round(np.linspace(15.0, 50.0, 351), 1)
     assert grid.num_cells == 351
     assert np.array_equal(grid.cells(numbers), np.arange(351))

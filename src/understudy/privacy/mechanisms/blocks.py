@@ -8,6 +8,10 @@ from scipy import stats
 
 MIN_SPREAD = 0.25  # lower bound on a cell's mass relative to uniform; keeps smooth columns smooth under noise
 STANDS_OUT = 3.0  # a cell above this many standard deviations keeps its own mass; the cells between are pooled
+SUPPORT = 2.0
+"""What the outstanding parts of a cell leave is taken for rows above this many standard deviations."""
+NEXT_TO, BEYOND = 1.0, 2.5
+"""Standard deviations above which a block holds rows: next to the outermost that stands out, and one further out."""
 FAR_CELLS = 20
 """Powers of two without a heavy cell, a factor of a million, beyond which a block is far from the others."""
 FAR_CHANCE = 1e-8
@@ -55,23 +59,44 @@ def cut_blocks(noisy: np.ndarray, stddev: float, stands_out: float = STANDS_OUT)
 def block_masses(blocks: Blocks, parents: np.ndarray | None, stddev: float) -> np.ndarray:
     """Masses of blocks, from their noisy sums and, below the root, from the mass of the cell that they divide.
 
-    At the root a block that does not stand out keeps only what exceeds its noise, so that empty ranges stay empty.
-    Below, the mass of a parent that the outstanding blocks leave is spread over the others: their sums are shrunk
-    towards uniform, the more the larger their noise. Masses then add up to the parent's.
+    At the root a block that does not stand out keeps only what exceeds its noise, and beyond the outermost blocks that
+    do, nothing: noise there would be a tail of rows that do not exist, and a few of them move an average. Below, the
+    mass of a parent that the outstanding blocks leave is spread over the others, unless it is within its noise: their
+    sums are shrunk towards uniform, the more the larger their noise. Masses then add up to the parent's.
     """
     row, _, length, sums, stands_out = blocks
     if parents is None:
-        return np.where(stands_out, sums, np.maximum(sums - stddev * np.sqrt(length), 0.0))
+        side, inner = _sides(blocks, stddev), np.maximum(sums - stddev * np.sqrt(length), 0.0)
+        return np.select([stands_out, side == 0, side == 1], [sums, inner, sums], 0.0)
 
     def total(weights: np.ndarray) -> np.ndarray:
         return np.maximum(np.bincount(row, weights=weights, minlength=len(parents)), 1e-12)[row]
 
     rest = np.maximum(parents[row] - total(sums * stands_out), 0.0)
+    rest = np.where(rest < SUPPORT * stddev * np.sqrt(np.maximum(total(length * stands_out), 1e-12)), 0.0, rest)
     evenly = rest * length / total(length * ~stands_out)
     weight = evenly**2 / np.maximum(evenly**2 + stddev**2 * length, 1e-300)
     spread = np.maximum(weight * sums + (1 - weight) * evenly, MIN_SPREAD * evenly) * ~stands_out
     mass = np.where(stands_out, sums, spread * rest / total(spread))
     return mass * parents[row] / total(mass)
+
+
+def _sides(blocks: Blocks, stddev: float) -> np.ndarray:
+    """Of the blocks of one row: 0 up to the outermost that stand out, 1 for those beside that hold rows, 2 beyond."""
+    order = np.argsort(blocks.first)
+    heavy = np.flatnonzero(blocks.stands_out[order])
+    sides = np.zeros(len(order), dtype=np.int64)
+    if len(heavy) == 0:
+        return sides
+    deviations = (blocks.noisy_sum / np.maximum(stddev * np.sqrt(blocks.length), 1e-300))[order]
+    first, last = int(heavy[0]), int(heavy[-1])
+    while first > 0 and deviations[first - 1] >= (NEXT_TO if first == heavy[0] else BEYOND):
+        first -= 1
+    while last + 1 < len(order) and deviations[last + 1] >= (NEXT_TO if last == heavy[-1] else BEYOND):
+        last += 1
+    at = np.arange(len(order))
+    sides[order] = np.select([(at < first) | (at > last), (at < heavy[0]) | (at > heavy[-1])], [2, 1], 0)
+    return sides
 
 
 def outermost_heavy(noisy: np.ndarray, stddev: float, gap: int | None = None) -> tuple[int, int] | None:

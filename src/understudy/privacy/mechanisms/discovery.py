@@ -30,19 +30,19 @@ from understudy.notes import Note
 from understudy.privacy.accounting.events import DiscreteGaussian
 from understudy.privacy.accounting.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.gradients.charges import check_table_query, event_of
-from understudy.privacy.mechanisms.blocks import FAR_CELLS, block_masses, cut_blocks, outermost_heavy
+from understudy.privacy.mechanisms.blocks import FAR_CELLS, STANDS_OUT, block_masses, cut_blocks, outermost_heavy
 from understudy.privacy.noise.source import discrete_gaussian_tail, with_noise
 from understudy.privacy.rows.batches import add_each
 from understudy.privacy.rows.kernel import portions
 from understudy.privacy.rows.table import PrivateColumns
 from understudy.schema import BOUNDED, Category, Column, Schema
+from understudy.schema.grid import Grid, Histogram
 
 BINNINGS = ("tree", "equal", "uniform")
-LEVELS = 3  # of the tree, for columns with more cells than FLAT
-FLAT = 256  # columns with at most this many cells have a tree of one level: each cell gets its own noisy count
-FINEST = 2**20  # the largest number of cells of the finest level
+LEVELS = 3  # of the tree, for columns with more cells than the grid module's FLAT
 PASS_CELLS = 2**24  # the most finest cells that one pass over the rows counts: their counts take 128 MB
 SPLIT_AT = 4.0  # a cell is split if its noisy count exceeds this many standard deviations
+FALSE_SPIKE = 0.01  # the chance that noise alone makes one of the parts of a cell stand out
 WIDE = 1e4  # from this standard deviation on, the mass function of discrete noise is too long to be summed
 DELTA_FRACTION = 0.1  # of the guarantee's delta, for thresholded category lists
 BUDGET_FRACTIONS = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}
@@ -87,81 +87,6 @@ class Binning:
                 f"max_categories must be a whole number from 1 to {CATEGORY_LIMIT:,}, found {most!r}.",
                 setting="max_categories",
             )
-
-
-@dataclasses.dataclass(frozen=True)
-class Grid:
-    """The finest cells of a bounded numeric column: `width` integers each, or equal parts of a real range."""
-
-    lower: int | float
-    upper: int | float
-    integral: bool
-    num_cells: int
-    width: int | float
-
-    @classmethod
-    def over(
-        cls,
-        lower: int | float,
-        upper: int | float,
-        *,
-        integral: bool,
-        finest: int = FINEST,
-        decimals: int | None = None,
-    ) -> "Grid":
-        """Cells between the bounds; for reals with a known number of `decimals`, one cell around each such number."""
-        if not integral and decimals is not None and (upper - lower) * 10**decimals < finest - 1:
-            step = 10.0**-decimals
-            finest = round((upper - lower) / step) + 1
-            lower, upper = lower - step / 2, upper + step / 2
-        if not integral:
-            width = (upper / finest) - (lower / finest)  # divided first: upper - lower may overflow
-            return cls(float(lower), float(upper), False, finest, float(width))
-        span = int(upper) - int(lower) + 1
-        width = -(-span // finest)
-        return cls(int(lower), int(upper), True, -(-span // width), width)
-
-    @property
-    def is_two_integers(self) -> bool:
-        """Whether it has two cells of one integer each: two bins, whatever their counts."""
-        return self.integral and self.num_cells == 2 and self.width == 1
-
-    def cells(self, values: np.ndarray) -> np.ndarray:
-        """The index of each value's cell; values outside the bounds are clamped."""
-        if not self.integral:
-            clamped = np.clip(values, self.lower, self.upper)
-            if math.isfinite(self.upper - self.lower):
-                position = (clamped - self.lower) / self.width
-            else:  # the whole range of floats: the difference would overflow
-                position = clamped / self.width - self.lower / self.width
-            return np.clip(np.floor(position), 0, self.num_cells - 1).astype(np.int64)
-        clamped = np.clip(values, np.int64(self.lower), np.int64(self.upper))
-        # Differences of 64-bit integers may exceed 2^63: in two's complement the unsigned difference is right.
-        offset = clamped.astype(np.int64).view(np.uint64) - np.asarray(self.lower, dtype=np.int64).view(np.uint64)
-        return (offset // np.uint64(self.width)).astype(np.int64)
-
-    def levels(self, *, most: int) -> tuple[int, int]:
-        """(levels, branching) of the tree over these cells."""
-        levels = 1 if self.num_cells <= FLAT else most
-        branching = self.num_cells if levels == 1 else math.ceil(round(self.num_cells ** (1 / levels), 9))
-        return levels, branching
-
-
-@dataclasses.dataclass(frozen=True)
-class Histogram:
-    """A released histogram of one numeric column: disjoint ranges of cells, in order, with their noisy masses."""
-
-    grid: Grid
-    starts: np.ndarray
-    stops: np.ndarray
-    masses: np.ndarray
-    """If estimated, to six significant figures: digits below the noise say nothing about the column."""
-
-    @classmethod
-    def flat(cls, grid: Grid, *, num_cells: int) -> "Histogram":
-        """Equal masses over equal parts: what is assumed when nothing is estimated."""
-        edges = np.unique(np.linspace(0, grid.num_cells, min(num_cells, grid.num_cells) + 1).round().astype(np.int64))
-        return cls(grid, edges[:-1], edges[1:], np.diff(edges) / grid.num_cells)
 
 
 def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
@@ -221,7 +146,7 @@ def charged_levels(column: Column, binning: Binning) -> int:
     if column.bounds is not None and column.kind == "integer":
         lower, upper = column.bounds
         # Bounds of an integer column are integers.
-        return Grid.over(lower, upper, integral=True).levels(most=LEVELS)[0]  # type: ignore[arg-type]
+        return Grid(lower, upper).levels(most=LEVELS)[0]  # type: ignore[arg-type]
     return LEVELS
 
 
@@ -475,7 +400,8 @@ def _noisy_tree(
         if level == 1:  # a declared size far above the true one must not hide heavy cells
             most = max(0.0, float(noisy.sum())) + 4 * scale * math.sqrt(noisy.size)
             heavy = max(SPLIT_AT * stddev, min(num_rows, most) / 1000)
-        blocks = cut_blocks(noisy, scale)
+        stands_out = STANDS_OUT if level == 1 else max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / branching)))
+        blocks = cut_blocks(noisy, scale, stands_out)
         mass = block_masses(blocks, masses, scale)
         starts = children[blocks.row, blocks.first] * width
         split = (blocks.length == 1) & (mass >= heavy) & (level < levels)
@@ -488,7 +414,7 @@ def _noisy_tree(
     kept = np.argsort(starts)[: np.count_nonzero(starts < grid.num_cells)]
     starts, stops, mass = starts[kept], np.minimum(stops[kept], grid.num_cells), mass[kept]
     shares = mass / mass.sum() if mass.sum() > 0 else (stops - starts) / grid.num_cells
-    return Histogram(grid, starts, stops, rounded(shares))
+    return Histogram(grid, grid.firsts[starts], rounded(shares))
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
