@@ -150,6 +150,14 @@ def estimation_notes(estimation: Plan, codec: Codec) -> tuple[Note, ...]:
     """What was estimated privately and may have lost values, by public facts and noisy answers alone."""
     columns = sorted(codec.columns, key=lambda column: (column.name != codec.schema.target, column.size))
     notes = []
+    label = codec.reexpression.label
+    for names, what in ((codec.constant, "are constant"), (codec.unlisted, "lost more than half of their values")):
+        if names:
+            text = (
+                f"Columns that {what} in the synthetic table, because little stood out of the noise: "
+                f"{_some([label(name) for name in names])}. Declare their categories or bounds in the schema."
+            )
+            notes.append(Note(one_line(text), Level.WARNING))
     if "categories" in estimation:
         names, enough = estimation["categories"].columns, rows_to_be_listed(estimation["categories"])
         kept = [
@@ -165,7 +173,6 @@ def estimation_notes(estimation: Plan, codec: Codec) -> tuple[Note, ...]:
         is_loss = enough > LARGE_FRACTION_LOST * codec.num_rows
         notes.append(Note(one_line(text), Level.WARNING if is_loss else Level.INFO))
     if "bounds" in estimation:
-        label = codec.reexpression.label
         cut = [f"{label(c.name)} {c.extent}" for c in columns if c.name in estimation["bounds"].columns]
         text = (
             f"Bounds of numbers and dates were estimated privately: {_some(cut)}. Values outside were clamped. To "

@@ -38,6 +38,11 @@ def bound_numbers(column: Column) -> tuple[int | float, int | float]:
     return lower, upper
 
 
+def special_numbers(column: Column) -> tuple[int | float, ...]:
+    """The special values of a column as numbers."""
+    return tuple(_to_number(value) for value in column.special or ())
+
+
 def optional_number(bound: Bound | None) -> int | float | None:
     """A bound as a number; None if there is none."""
     return None if bound is None else _to_number(bound)

@@ -42,11 +42,22 @@ class Codec:
     """The public number of rows: declared, or estimated privately."""
     rows_per_unit: tuple[float, ...] = ()
     """The probability that a synthetic unit owns 1, 2, ... rows, estimated privately. Empty: rows are not linked."""
+    unlisted: tuple[str, ...] = ()
+    """The columns with an estimated list in which, by its noisy counts, less than half of the rows have a value."""
 
     @property
     def reexpression(self) -> Reexpression:
         """How the columns of the schema are modelled, so that its rules hold."""
         return reexpress(self.schema)
+
+    @property
+    def constant(self) -> tuple[str, ...]:
+        """The modelled columns that have one value in every synthetic table, besides nulls, by what was estimated."""
+        return tuple(
+            column.name
+            for column in self.columns
+            if self.reexpression.modelled[column.name].estimated is not None and column.is_constant
+        )
 
     @functools.cached_property
     def domain(self) -> Domain:
@@ -143,6 +154,7 @@ class Codec:
             "schema": self.schema.to_dict(),
             "num_rows": self.num_rows,
             "rows_per_unit": list(self.rows_per_unit),
+            "unlisted": list(self.unlisted),
         }
 
     @classmethod
@@ -153,7 +165,7 @@ class Codec:
         types: dict[str, type[ColumnCodec]] = {"categorical": CategoricalCodec, "numeric": NumericCodec}
         columns = tuple(types[column["type"]].from_dict(column) for column in content["columns"])
         schema, rows_per_unit = Schema.from_dict(content["schema"]), tuple(content["rows_per_unit"])
-        return cls(columns, schema, content["num_rows"], rows_per_unit)
+        return cls(columns, schema, content["num_rows"], rows_per_unit, tuple(content["unlisted"]))
 
 
 def estimated_columns(schema: Schema) -> tuple[str, ...]:

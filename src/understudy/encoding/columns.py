@@ -42,6 +42,11 @@ class CategoricalCodec:
         return f"{len(self.categories) - 1} and other"
 
     @property
+    def is_constant(self) -> bool:
+        """Whether all values of an estimated list became "other"."""
+        return len(self.categories) == 1
+
+    @property
     def extremes(self) -> pa.Array:
         """All its values, as `decode` returns them."""
         return pa.array([*self.categories, None] if self.nullable else list(self.categories))
@@ -94,6 +99,12 @@ class NumericCodec:
             f"{value:.4g}" if isinstance(value, float) else str(value)
             for value in self._as_array(self.histogram.support).to_pylist()
         )
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether one number alone has a mass."""
+        lower, upper = self.histogram.support
+        return bool(lower == upper)
 
     @property
     def extremes(self) -> pa.Array:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Int
 
-from understudy.encoding.arrow import as_numbers, bound_numbers
+from understudy.encoding.arrow import as_numbers, bound_numbers, special_numbers
 from understudy.encoding.codec import Codec, estimated_columns
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
 from understudy.encoding.reexpression import Limits, reexpress
@@ -87,7 +87,7 @@ def _max_sizes(schema: Schema, binning: Binning) -> tuple[int, ...]:
         elif column.kind == "categorical":
             size = binning.max_categories + 1 if column.listed is None else len(column.listed)  # with "other"
         else:
-            size = 2 if column.is_two_integers else binning.max_bins
+            size = 2 if column.is_two_integers else binning.max_bins + 2 * len(column.special or ())
         sizes.append(size + column.nullable)
     return tuple(sizes)
 
@@ -124,6 +124,11 @@ def fit_codec(
     categories, bounds = _estimate_domains(table, numeric, plan, ledger, binning)
     bounds = {name: move_inside(ends, limits.get(name, (None, None))) for name, ends in bounds.items()}
     bounds |= {column.name: bound_numbers(column) for column in numeric if column.bounds is not None}
+    bounds = {
+        column.name: (min(*bounds[column.name], *special), max(*bounds[column.name], *special))
+        for column in numeric
+        for special in [special_numbers(column)]
+    }
     histograms = _histograms(
         table, numeric, bounds, plan, ledger, binning, num_rows=num_rows, curves=reexpression.curves
     )
@@ -139,7 +144,9 @@ def fit_codec(
     if too_large is not None:
         domain = dataclasses.replace(codec_of(categories).domain, zeros=())  # which belong to the final codes
         categories = merge_rarest(domain, categories, too_large)
-    codec = codec_of(categories)
+    listed = {name: sum(counts.values()) for name, counts in categories.items()}
+    unlisted = tuple(name for name, noisy in listed.items() if noisy < num_rows / 2)
+    codec = dataclasses.replace(codec_of(categories), unlisted=unlisted)
     rows = encode_rows(
         table,
         codec.encode_modelled,
@@ -282,8 +289,11 @@ def _column_codec(
     binning: Binning,
 ) -> ColumnCodec:
     if column.kind in BOUNDED:
-        histogram = histograms[column.name]
-        return NumericCodec(column.name, column.kind, histogram, cut_bins(histogram, binning.max_bins), column.nullable)
+        special = special_numbers(column)
+        histogram = histograms[column.name].separated(special)
+        histogram = dataclasses.replace(histogram, masses=rounded(histogram.masses))
+        bins = cut_bins(histogram, binning.max_bins, special)
+        return NumericCodec(column.name, column.kind, histogram, bins, column.nullable)
     if column.kind == "boolean":
         return CategoricalCodec(column.name, (False, True), column.nullable, 0)
     if column.listed is not None:
@@ -306,8 +316,8 @@ def _name_of_other(found: Sequence[Category]) -> Category | None:
     return name
 
 
-def cut_bins(histogram: Histogram, max_bins: int) -> Int[np.ndarray, " edges"]:
-    """Groups neighbouring ranges into at most `max_bins` bins of near-equal weight.
+def cut_bins(histogram: Histogram, max_bins: int, special: Collection[int | float] = ()) -> Int[np.ndarray, " edges"]:
+    """Groups neighbouring ranges into at most `max_bins` bins of near-equal weight, and up to two for each special value.
 
     The weight of a range is halfway between its fraction of the rows and of the total, so that the few rows that make
     an average have bins too. Values that many rows share keep a bin of their own, and so does zero. Ranges without a
@@ -318,17 +328,21 @@ def cut_bins(histogram: Histogram, max_bins: int) -> Int[np.ndarray, " edges"]:
     density = masses / histogram.lengths
     beside = np.maximum(np.r_[0.0, density[:-1]], np.r_[density[1:], 0.0])
     weights = masses
-    if grid.kind in ("integer", "real"):
+    if grid.kind in ("integer", "real") and not grid.equal:
         ends = np.abs(histogram.firsts.astype(float)) / 2 + np.abs(histogram.lasts.astype(float)) / 2
         totals = masses * (ends / max(float(ends.max()), 1e-300))
         weights = (masses + totals / max(float(totals.sum()), 1e-300) * masses.sum()) / 2
-    is_zero = histogram.is_single & (histogram.firsts == 0) & (masses > 0) & (grid.kind in ("integer", "real"))
-    target = 1 / max_bins
+    is_zero = histogram.is_single & (histogram.firsts == 0) & (weights is not masses)
+    is_special = histogram.is_single & np.isin(histogram.firsts, list(special))
+    most, target = max_bins + 2 * np.count_nonzero(is_special), 1 / max_bins
     while True:
-        alone = (masses >= target) | ((masses >= target / 2) & (density > 5 * beside)) | is_zero
+        alone = (masses >= target) | ((masses >= target / 2) & (density > 5 * beside)) | is_special
+        alone |= is_zero & (masses >= target / 8)
         edges = _greedy_edges(weights, alone, target)
-        filled = np.flatnonzero(np.add.reduceat(masses, edges[:-1]) > 0)[1:]  # the first one reaches to the lower bound
-        if len(filled) < max_bins:
+        kept = np.add.reduceat(masses + is_special, edges[:-1]) > 0
+        kept[1:] |= is_special[np.asarray(edges[1:-1], dtype=int) - 1]  # nothing joins a special value
+        filled = np.flatnonzero(kept)[1:]  # the first one reaches to the lower bound
+        if len(filled) < most:
             return np.asarray([0, *(edges[at] for at in filled), len(masses)], dtype=np.int64)
         target *= 1.05
 

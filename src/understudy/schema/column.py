@@ -29,6 +29,9 @@ MAX_DECIMALS = 15
 PARTS = ("month", "weekday", "hour")
 """The parts of a datetime that can be modelled as columns of their own. Dates have the first two."""
 
+MAX_SPECIAL = 1000
+"""The most special values of a column: each has a code of its own."""
+
 RESOLUTIONS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 """The resolutions of a datetime that can be declared, in seconds."""
 
@@ -39,6 +42,7 @@ _APPLIES_TO = {
     "decimals": ("real",),
     "categories": ("categorical",),
     "bounds": BOUNDED,
+    "special": BOUNDED,
     "parts": ("datetime", "date"),
     "resolution": ("datetime",),
 }
@@ -92,6 +96,10 @@ class Column:
     bounds: tuple[Bound, Bound] | None = None
     """Of an integer, real, datetime or date column: lower and upper bound. None: estimated privately."""
 
+    special: tuple[Bound, ...] | None = None
+    """Of an integer, real, datetime or date column: values with a code of their own, such as 0 or 999. Values that
+    many rows share get one anyway, if their noisy count stands out."""
+
     cyclic: bool = False
     """Of an integer or real column: whether the upper bound is followed by the lower one, as for hours 0 to 23."""
 
@@ -132,6 +140,7 @@ class Column:
             "ordinal": self._check_ordinal,
             "closed": self._check_closed,
             "bounds": self._check_bounds,
+            "special": self._check_special,
             "cyclic": self._check_cyclic,
             "parts": self._check_parts,
             "resolution": self._check_resolution,
@@ -329,6 +338,26 @@ class Column:
                 f" {'Widen them, or drop the column' if lower == upper else 'Swap them'}.",
             )
         return lower, upper
+
+    def _check_special(self, special: object) -> tuple[Bound, ...]:
+        if isinstance(special, (str, Mapping, Set)) or not isinstance(special, Iterable):
+            raise SchemaError(f"expected a list such as [0, 999], found {format_value(special)}.")
+        if self.parts or self.resolution:
+            raise SchemaError("cannot be combined with parts or resolution. Remove one of them.")
+        values = tuple(self._to_bound(value) for value in special)
+        if not 1 <= len(values) <= MAX_SPECIAL:
+            raise SchemaError(f"expected 1 to {MAX_SPECIAL:,} values, found {len(values):,}.")
+        if repeated := [value for value, count in Counter(values).items() if count > 1]:
+            raise SchemaError(f"{format_list(repeated)} listed more than once. Keep one.")
+        for value in values:
+            if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:  # type: ignore[operator]
+                raise SchemaError(
+                    f"{format_value(value)} is outside the bounds [{to_toml(self.bounds[0])}, "
+                    f"{to_toml(self.bounds[1])}]. Widen them, or remove it."
+                )
+            if isinstance(value, float) and self.decimals is not None and round(value, self.decimals) != value:
+                raise SchemaError(f"{value} has more than {self.decimals} decimals. Round it, or declare more of them.")
+        return values
 
     def _to_bound(self, value: object) -> Bound:
         """A bound in the type of its kind: integers stay exact, and zones become fixed offsets, as in TOML."""

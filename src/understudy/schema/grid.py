@@ -8,6 +8,7 @@ roundest (0, 50, 1000, midnight) has a cell of its own, so that a value that man
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -238,6 +239,18 @@ class Histogram:
         firsts, lasts = self.firsts[ranges], self.lasts[ranges]
         return np.clip(self.grid.from_scale(firsts, along * self.lengths[ranges]), firsts, lasts)
 
+    def separated(self, numbers: Sequence[int | float]) -> "Histogram":
+        """The same with ranges of their own for these numbers."""
+        if not numbers:
+            return self
+        alone = self.grid.snap(np.asarray(numbers, dtype=self.firsts.dtype))
+        following = self.grid.after(alone[alone < self.lasts[-1]])
+        firsts = np.unique(np.concatenate([self.firsts, alone, following]))
+        cut = Histogram(self.grid, firsts, np.zeros(len(firsts)))
+        within = np.searchsorted(self.firsts, firsts, side="right") - 1
+        fractions = cut.lengths / np.bincount(within, weights=cut.lengths)[within]
+        return dataclasses.replace(cut, masses=self.masses[within] * fractions)
+
     def divided(self, parts: Int[np.ndarray, " ranges"]) -> "Histogram":
         """The same with each range cut into this many parts, equal on the grid's scale, where it has so many numbers.
 
@@ -248,6 +261,7 @@ class Histogram:
         for at in range(len(self.firsts)):
             along = np.arange(parts[at]) / parts[at]
             begins = self.grid.from_scale(np.repeat(self.firsts[at], parts[at]), along * self.lengths[at])
+            begins[0] = self.firsts[at]  # exactly
             begins, kept = np.unique(np.clip(begins, self.firsts[at], self.lasts[at]), return_index=True)
             along = along[kept]
             below = np.r_[low[at] * along + (high[at] - low[at]) * along**2 / 2, (low[at] + high[at]) / 2]

@@ -177,7 +177,8 @@ def narrow(column: Column, conditions: Sequence[str], arrow_type: pa.DataType) -
         lower, upper = (
             (lower, upper + step) if column.bounds is None or upper < column.bounds[1] else (lower - step, upper)
         )
-    return dataclasses.replace(column, bounds=(lower, upper))
+    special = tuple(value for value in column.special or () if lower <= value <= upper)  # type: ignore[operator]
+    return dataclasses.replace(column, bounds=(lower, upper), special=special or None)
 
 
 def _steps(column: Column) -> _Number:

@@ -149,6 +149,7 @@ _HEADER = """\
 # closed = true (the list is complete, so there is no "other").
 # How text files write a real column: decimals = 2 (digits after the decimal point; absent: as many as needed);
 # a date or datetime: format = "%d.%m.%Y"; a boolean: format = "no/yes" (absent: "false/true").
+# Numbers with a meaning of their own: special = [0, 999].
 # A list in order: ordinal = true. Hours or angles: cyclic = true, with bounds. Where the hour of a datetime matters:
 # parts = ["hour", "weekday"], with bounds; resolution = "minute" cuts its values.
 # Points in a public region: kind = "location".
@@ -202,6 +203,7 @@ _COMMENTS = {
     "format": "how text files write it",
     "decimals": "digits after the decimal point in text files",
     "bounds": "declared public",
+    "special": "declared public: values with a code of their own",
     "cyclic": "declared public: the upper bound is followed by the lower one",
     "parts": "modelled as columns of their own",
     "resolution": "declared public: values are cut to it",

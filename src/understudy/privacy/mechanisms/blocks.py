@@ -12,6 +12,8 @@ SUPPORT = 2.0
 """What the outstanding parts of a cell leave is taken for rows above this many standard deviations."""
 NEXT_TO, BEYOND = 1.0, 2.5
 """Standard deviations above which a block holds rows: next to the outermost that stands out, and one further out."""
+FALSE_SPIKE = 0.01
+"""The chance that noise alone makes one of the parts of a cell stand out, or extends the range of a column."""
 FAR_CELLS = 20
 """Powers of two without a heavy cell, a factor of a million, beyond which a block is far from the others."""
 FAR_CHANCE = 1e-8
@@ -67,7 +69,7 @@ def block_masses(blocks: Blocks, parents: np.ndarray | None, stddev: float) -> n
     row, _, length, sums, stands_out = blocks
     if parents is None:
         side, inner = _sides(blocks, stddev), np.maximum(sums - stddev * np.sqrt(length), 0.0)
-        return np.select([stands_out, side == 0, side == 1], [sums, inner, sums], 0.0)
+        return np.select([side == 2, stands_out | (side == 1)], [0.0, sums], inner)
 
     def total(weights: np.ndarray) -> np.ndarray:
         return np.maximum(np.bincount(row, weights=weights, minlength=len(parents)), 1e-12)[row]
@@ -82,20 +84,23 @@ def block_masses(blocks: Blocks, parents: np.ndarray | None, stddev: float) -> n
 
 
 def _sides(blocks: Blocks, stddev: float) -> np.ndarray:
-    """Of the blocks of one row: 0 up to the outermost that stand out, 1 for those beside that hold rows, 2 beyond."""
+    """Of the blocks of one row: 0 from the first to the last certain one, 1 for those beside that hold rows, 2 beyond.
+
+    A block is certain if noise alone would seldom make any of them so large; without one, all are 0.
+    """
     order = np.argsort(blocks.first)
-    heavy = np.flatnonzero(blocks.stands_out[order])
-    sides = np.zeros(len(order), dtype=np.int64)
-    if len(heavy) == 0:
-        return sides
     deviations = (blocks.noisy_sum / np.maximum(stddev * np.sqrt(blocks.length), 1e-300))[order]
-    first, last = int(heavy[0]), int(heavy[-1])
-    while first > 0 and deviations[first - 1] >= (NEXT_TO if first == heavy[0] else BEYOND):
+    certain = np.flatnonzero(deviations >= max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / blocks.length.sum()))))
+    sides = np.zeros(len(order), dtype=np.int64)
+    if len(certain) == 0:
+        return sides
+    first, last = int(certain[0]), int(certain[-1])
+    while first > 0 and deviations[first - 1] >= (NEXT_TO if first == certain[0] else BEYOND):
         first -= 1
-    while last + 1 < len(order) and deviations[last + 1] >= (NEXT_TO if last == heavy[-1] else BEYOND):
+    while last + 1 < len(order) and deviations[last + 1] >= (NEXT_TO if last == certain[-1] else BEYOND):
         last += 1
     at = np.arange(len(order))
-    sides[order] = np.select([(at < first) | (at > last), (at < heavy[0]) | (at > heavy[-1])], [2, 1], 0)
+    sides[order] = np.select([(at < first) | (at > last), (at < certain[0]) | (at > certain[-1])], [2, 1], 0)
     return sides
 
 

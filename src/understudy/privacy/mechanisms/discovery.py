@@ -30,7 +30,14 @@ from understudy.notes import Note
 from understudy.privacy.accounting.events import DiscreteGaussian
 from understudy.privacy.accounting.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.gradients.charges import check_table_query, event_of
-from understudy.privacy.mechanisms.blocks import FAR_CELLS, STANDS_OUT, block_masses, cut_blocks, outermost_heavy
+from understudy.privacy.mechanisms.blocks import (
+    FALSE_SPIKE,
+    FAR_CELLS,
+    STANDS_OUT,
+    block_masses,
+    cut_blocks,
+    outermost_heavy,
+)
 from understudy.privacy.noise.source import discrete_gaussian_tail, with_noise
 from understudy.privacy.rows.batches import add_each
 from understudy.privacy.rows.kernel import portions
@@ -42,7 +49,6 @@ BINNINGS = ("tree", "equal", "uniform")
 LEVELS = 3  # of the tree, for columns with more cells than the grid module's FLAT
 PASS_CELLS = 2**24  # the most finest cells that one pass over the rows counts: their counts take 128 MB
 SPLIT_AT = 4.0  # a cell is split if its noisy count exceeds this many standard deviations
-FALSE_SPIKE = 0.01  # the chance that noise alone makes one of the parts of a cell stand out
 WIDE = 1e4  # from this standard deviation on, the mass function of discrete noise is too long to be summed
 DELTA_FRACTION = 0.1  # of the guarantee's delta, for thresholded category lists
 BUDGET_FRACTIONS = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}

@@ -1,0 +1,143 @@
+"""Numbers keep the values that many rows share, their averages and their tails, by every marginal codec."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import understudy as us
+from tests.builders import raises
+from tests.examples import scaled
+from understudy.encoding.fit import cut_bins, divide_coarse
+from understudy.errors import SchemaError
+from understudy.privacy.mechanisms.blocks import block_masses, cut_blocks
+from understudy.schema import Column
+from understudy.schema.grid import Grid, Histogram
+
+NUM_ROWS = 20_000
+
+
+def amounts(seed: int = 0) -> pd.DataFrame:
+    """Costs of which 90% are exactly 0, with a flag that says which."""
+    draw = np.random.default_rng(seed)
+    cost = np.where(draw.random(NUM_ROWS) < 0.9, 0.0, np.round(np.exp(draw.normal(6, 1.5, NUM_ROWS)), 2))
+    months = draw.choice([0, 12, 24, 36, 999], NUM_ROWS, p=[0.3, 0.4, 0.2, 0.05, 0.05])
+    return pd.DataFrame({"cost": cost, "any_cost": cost > 0, "months": months})
+
+
+DECLARED = {
+    "cost": {"kind": "real", "bounds": [0.0, 1e6], "decimals": 2},
+    "any_cost": {"kind": "boolean"},
+    "months": {"kind": "integer", "bounds": [0, 10_000]},
+}
+ESTIMATED = {"cost": {"kind": "real"}, "any_cost": {"kind": "boolean"}, "months": {"kind": "integer"}}
+
+
+@pytest.mark.parametrize("columns", [DECLARED, ESTIMATED], ids=["declared", "estimated"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_zeros_stay_zero_and_agree_with_their_flag(columns: dict, seed: int) -> None:
+    real = amounts()
+    release = us.fit(real, "adaptive", epsilon=1, schema={"columns": columns}, seed=seed)
+    table = release.sample(NUM_ROWS, seed=seed)
+    assert (table.cost == 0).mean() == pytest.approx((real.cost == 0).mean(), abs=0.01)
+    assert ((table.cost > 0) == table.any_cost).mean() > 0.99
+    for value in (0, 12, 24, 999):
+        assert (table.months == value).mean() == pytest.approx((real.months == value).mean(), abs=0.01)
+    # Without a row at 30 times the real average: the noise of empty cells must not become a tail.
+    assert table.cost.mean() < 3 * real.cost.mean()
+    assert table.cost.max() < 30 * real.cost.quantile(0.999)
+
+
+@settings(max_examples=scaled(30))
+@given(
+    heavy=st.lists(st.tuples(st.integers(0, 10**6), st.integers(300, 3000)), min_size=1, max_size=5),
+    spread=st.integers(0, 3000),
+    seed=st.integers(0, 99),
+)
+def test_heavy_values_of_any_mixture_have_ranges_of_their_own(
+    heavy: list[tuple[int, int]], spread: int, seed: int
+) -> None:
+    """Of a mixture of heavy round values and a density, without noise; fractions then follow from the masses."""
+    draw = np.random.default_rng(seed)
+    values = [100 * value for value, _ in heavy]
+    column = np.r_[np.repeat(values, [count for _, count in heavy]), draw.integers(0, 10**8, spread)]
+    schema = {
+        "table": {"rows": len(column)},
+        "columns": {"x": {"kind": "integer", "bounds": [0, 10**8], "nullable": False}},
+    }
+    release = us.fit(pa.table({"x": column}), "independent", epsilon=100, delta=1e-6, schema=schema, seed=seed)
+    (codec,) = release.codec.columns
+    masses = dict(zip(codec.histogram.firsts.tolist(), codec.histogram.masses.tolist(), strict=True))
+    for value in set(values):
+        if value < 2000 or value % 100_000 == 0:  # elsewhere a rounder number may be near
+            assert masses[value] == pytest.approx((column == value).mean(), abs=0.01)
+
+
+def test_special_values_have_codes_of_their_own_and_come_back() -> None:
+    """Even those that are too rare to stand out, and those outside estimated bounds."""
+    column = {"kind": "integer", "bounds": [0, 5000], "special": [777, 4999]}
+    table = pd.DataFrame({"x": np.r_[np.repeat([777, 4999], 40), np.arange(1000)], "y": 5.0})
+    schema = {"columns": {"x": column, "y": {"kind": "real", "special": [-1.0]}}}
+    release = us.fit(table, "independent", epsilon=1, schema=schema, seed=0)
+    for name, specials in (("x", [777, 4999]), ("y", [-1.0])):
+        codec = next(each for each in release.codec.columns if each.name == name)
+        lower, upper = codec.bin_edges()
+        codes = codec.encode(pa.chunked_array([specials]))
+        assert lower[codes].tolist() == upper[codes].tolist() == specials
+        drawn = codec.decode(codes, generator=np.random.default_rng(0))
+        assert drawn.to_pylist() == specials
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"kind": "integer", "special": 5}, "expected a list such as [0, 999], found 5."),
+        ({"kind": "integer", "special": []}, "expected 1 to 1,000 values, found 0."),
+        ({"kind": "integer", "special": list(range(1001))}, "expected 1 to 1,000 values, found 1,001."),
+        ({"kind": "integer", "special": ["many"]}, 'expected integers, found "many".'),
+        ({"kind": "integer", "special": [1, 1]}, "1 listed more than once. Keep one."),
+        ({"kind": "integer", "bounds": (0, 9), "special": [10]}, "10 is outside the bounds [0, 9]. Widen them, or"),
+        ({"kind": "real", "decimals": 1, "special": [0.25]}, "0.25 has more than 1 decimals."),
+        ({"kind": "categorical", "special": [1]}, "only for kind integer or real or datetime or date"),
+        ({"kind": "date", "bounds": ("2020-01-01", "2021-01-01"), "special": [3]}, "expected dates such as"),
+    ],
+)
+def test_special_values_are_checked_before_anything_is_charged(column: dict, message: str) -> None:
+    with raises(SchemaError, column="x", key="special") as error:
+        Column(name="x", **column)
+    assert message in str(error.value)
+
+
+def test_noise_beyond_the_rows_makes_no_tail() -> None:
+    """Of 4,000 empty cells after 100 full ones, next to nothing is left: at most the block that touches the rows."""
+    draw = np.random.default_rng(0)
+    left = []
+    for _ in range(50):
+        noisy = np.r_[np.full(100, 500.0), np.zeros(3996)] + draw.normal(0, 30, 4096)
+        blocks = cut_blocks(noisy[None], 30.0)
+        masses = block_masses(blocks, None, 30.0)
+        left.append(masses[blocks.first >= 228].sum() / masses.sum())
+    assert np.mean(left) < 1e-3
+
+
+def test_ranges_are_divided_only_where_rows_exceed_noise() -> None:
+    histogram = Histogram(Grid(0, 10**6), np.array([0, 1, 1000]), np.array([0.5, 0.4, 0.1]))
+    divided = divide_coarse(histogram, 32, 0.05)
+    within = np.searchsorted(histogram.firsts, divided.firsts, side="right") - 1
+    assert np.bincount(within).tolist() == [1, 8, 2]
+    assert len(divide_coarse(histogram, 32, 0.3).firsts) == 3
+
+
+def test_bins_follow_rows_and_totals() -> None:
+    """One row in a hundred makes half of the total: it has several bins; zero has one of its own; empty ranges none."""
+    grid = Grid(0, 10**6)
+    firsts = np.r_[0, 1, np.arange(2, 102), np.arange(9_000, 11_000, 20), 500_000]
+    masses = np.r_[0.02, np.full(101, 0.97 / 101), np.full(100, 0.01 / 100), 0.0]
+    histogram = Histogram(grid, firsts, masses)
+    bins = cut_bins(histogram, 32)
+    starts = histogram.firsts[bins[:-1]]
+    assert starts[:2].tolist() == [0, 1]
+    assert np.count_nonzero(starts >= 9_000) > 5
+    assert starts[-1] < 500_000
