@@ -101,10 +101,11 @@ def test_only_the_most_frequent_categories_have_a_mean() -> None:
 
 
 def test_groups_without_synthetic_values_are_left_out_and_the_others_weighted() -> None:
-    real = {"y": ["a", "a", "a", "b", "c"], "x": [0.0, 0.0, 0.0, 10.0, 4.0]}
+    values = [0.0, 0.0, 0.0, 10.0, 4.0]
+    real = {"y": ["a", "a", "a", "b", "c"], "x": values}
     fake = {"y": ["a", "b", "b"], "x": [1.0, 10.0, 14.0]}
     column = column_of(numbers(*encode(real, fake), target="y"), "x")
-    width = np.quantile(real["x"], 0.95) - np.quantile(real["x"], 0.05)
+    width = np.quantile(values, 0.95) - np.quantile(values, 0.05)
     assert column["group_mean_error"] == pytest.approx((3 * 1.0 + 1 * 2.0) / 4 / width)
     assert [plain(each["synthetic"]) for each in column["groups"]] == [1.0, 12.0, None]
 

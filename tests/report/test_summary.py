@@ -175,7 +175,7 @@ def test_a_column_is_good_only_if_its_mean_and_its_shared_values_are_close(colum
 
 
 def test_averages_that_are_off_are_named_with_how_far_the_worst_first() -> None:
-    columns = {
+    columns: dict[str, dict[str, Any]] = {
         "n_age": {"mean_error": 0.2, "mean_ratio": 1.2, "synthetic": {"mean": 12.0}},
         "n_cost": {"mean_error": 0.02, "mean_ratio": 2.31},
         "n_date": {"type": "date", "mean_error": 0.12, "mean_ratio": None, "synthetic": {"mean": 40.0}},

@@ -439,6 +439,7 @@ GROUPS = (
         lambda c, fake, _: _numbers(c, fake, c.real),
         lambda c: _numbers(c, c.test.take(c.reference_rows), c.train),
         cut=True,
+        cost=0.2,
     ),
     _two_table_group("two_way", lambda c, fake: marginals.two_way(c.sample, fake), cost=0.2),
     _two_table_group("three_way", lambda c, fake: marginals.three_way(c.sample, fake, seed=c.seed)),
