@@ -271,9 +271,9 @@ def _lost(
 
 
 def _lost_pairs(lost: Sequence[Pair], values: Sequence[ValuePair]) -> list[str]:
-    """The pairs with their associations; the first that is named and has an example of two values stands with it."""
+    """The pairs with their associations; the first that has an example of two values has it in its parentheses."""
     examples = {frozenset(each.columns): each.sentence for each in reversed(values)}
-    shown = next((pair for pair in lost[:NAMED] if frozenset(pair.columns) in examples), None)
+    shown = next((pair for pair in lost if frozenset(pair.columns) in examples), None)
     texts = []
     for pair in lost:
         example = f"; for example, {examples[frozenset(pair.columns)]}" if pair is shown else ""
