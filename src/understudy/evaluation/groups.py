@@ -18,6 +18,7 @@ from understudy.evaluation import (
     learning,
     locations,
     marginals,
+    numbers,
     pmse,
     regression,
     sample_quality,
@@ -265,6 +266,18 @@ def _correlations(comparison: Comparison, synthetic: EncodedTable, table: pa.Tab
     )
 
 
+def _numbers(comparison: Comparison, synthetic: EncodedTable, real: EncodedTable) -> Result:
+    """Errors over tables of limited size, for comparison; the statistics themselves over all rows."""
+    target = comparison.target
+    groups = None if target is None or target.is_numeric else target.name
+    scored = numbers.numbers(comparison.sample, comparison.cut(synthetic), target=groups)
+    shown = numbers.numbers(real, synthetic, target=groups)
+    scores = dict(scored.scores)
+    if target is not None and target.is_numeric and comparison.layout.numeric:
+        scores["group_mean_error"] = Score.none(NUMERIC_TARGET, Status.NOT_APPLICABLE)
+    return dataclasses.replace(scored, scores=scores, details=shown.details)
+
+
 def _pmse_logit(comparison: Comparison, synthetic: EncodedTable) -> Result:
     """With interactions only where there are enough rows."""
     wanted = comparison.effort.interactions
@@ -420,6 +433,13 @@ GROUPS = (
         "one_way",
         lambda c, fake: marginals.one_way(c.sample, fake, bootstrap=c.effort.bootstrap, seed=c.seed),
         cost=0.8,
+    ),
+    Group(
+        "numbers",
+        lambda c, fake, _: _numbers(c, fake, c.real),
+        lambda c: _numbers(c, c.test.take(c.reference_rows), c.train),
+        cut=True,
+        cost=0.2,
     ),
     _two_table_group("two_way", lambda c, fake: marginals.two_way(c.sample, fake), cost=0.2),
     _two_table_group("three_way", lambda c, fake: marginals.three_way(c.sample, fake, seed=c.seed)),

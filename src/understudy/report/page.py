@@ -18,7 +18,14 @@ from understudy.evaluation.scorecard import WARNING, Scorecard, check_document, 
 from understudy.evaluation.scores import Json
 from understudy.privacy.accounting.ledger import Statement
 from understudy.privacy.accounting.statement import round_up
-from understudy.report import chart_sections, disclosure_section, score_sections, summary_section, verdict
+from understudy.report import (
+    chart_sections,
+    disclosure_section,
+    numbers_section,
+    score_sections,
+    summary_section,
+    verdict,
+)
 from understudy.report.markup import esc, scroll_table, warning_list
 from understudy.report.svg import Style, styles
 from understudy.report.text import count_of, finite, listing, model_name, quote, shorten
@@ -72,6 +79,7 @@ def render(
         ("tables", "Tables", _tables(card, methods)),
         ("scores", "Scores compared with real rows", score_sections.bars(card, methods)),
         ("columns", "Single columns", chart_sections.columns(card, methods)),
+        ("numbers", "Numbers", numbers_section.section(card, methods)),
         ("pairs", "Pairs of columns", chart_sections.pairs(card, methods)),
         ("cloud", "Principal components", chart_sections.cloud(card, methods)),
         ("categories", "Category frequencies", chart_sections.categories(card, methods)),
@@ -79,7 +87,7 @@ def render(
         ("learning", "Learning from synthetic rows", chart_sections.learning(card, methods)),
         ("all", "All scores", score_sections.table(card, methods)),
     ]
-    absent = [title for _, title, content in drawn if not content]
+    absent = [title for key, title, content in drawn if not content and key != "numbers"]  # there may be no numbers
     sections = [section for section in drawn if section[2]]
     if rules := score_sections.rules(card, methods):  # without rules it is not absent: there is nothing to show
         after = [key for key, *_ in sections].index("findings") + 1

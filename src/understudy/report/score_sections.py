@@ -14,6 +14,7 @@ from understudy.report.text import count_of, finite, format_score, minus, number
 FAMILIES = {
     "Marginals and associations": (
         "one_way",
+        "numbers",
         "two_way",
         "three_way",
         "nist",

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from understudy.evaluation.associations import KEPT, LOST, NOTICEABLE
 from understudy.evaluation.scores import Json
 from understudy.evaluation.validity import is_copied
+from understudy.report.averages import Averages, averages
 from understudy.report.densities import Density, densities, outside_regions
 from understudy.report.parts import detail, find, is_close, is_far, method_value, real_value
 from understudy.report.text import count_of, finite, listing, minus, percent, quote
@@ -117,9 +118,11 @@ def summarise(scores: Json, method: str) -> Summary | None:
     pairs = dependences(scores, method)
     if not distances or pairs is None:
         return None
-    close = [name for name, (tv, real) in distances.items() if is_close(tv, real)]
+    means = averages(scores, method)
+    close = [name for name, (tv, real) in distances.items() if is_close(tv, real) and means.are_close(name)]
     far = [name for name, (tv, real) in distances.items() if is_far(tv, real)]
     far.sort(key=lambda name: -distances[name][0])
+    num_far = len({*far, *(each.name for each in (*means.off, *means.without_shared(far)))})
     kept = [pair for pair in pairs if pair.fraction >= KEPT]
     lost = sorted((pair for pair in pairs if pair.fraction < LOST), key=lambda p: -abs(p.real - p.synthetic))
     values, rules = _value_pairs(scores, method), checked_rules(scores, method)
@@ -127,18 +130,19 @@ def summarise(scores: Json, method: str) -> Summary | None:
     broken = [rule for rule in rules if rule.is_broken]
     return Summary(
         good=_good(distances, close, pairs, kept, located, (scores.get("target"), learnt)),
-        lost=_lost(distances, far, lost, values, located, (scores.get("target"), learnt)),
+        lost=_lost(distances, far, means, lost, values, located, (scores.get("target"), learnt)),
         rules=" ".join(filter(None, (_rules(scores, method, rules, broken), outside_regions(located)))),
         avoid=_avoid(
             _do_not_share(scores, method),
             far,
+            means,
             lost,
             values,
             located,
             broken,
             scores.get("target") if (learnt or 0.0) > UNLEARNT else None,
         ),
-        columns=(len(close), len(distances) - len(close) - len(far), len(far)),
+        columns=(len(close), len(distances) - len(close) - num_far, num_far),
         pairs=(len(kept), len(pairs) - len(kept) - len(lost), len(lost)),
         lost_pairs=tuple(lost),
         lost_values=tuple(values),
@@ -225,7 +229,7 @@ def _good(
     parts = []
     if close:
         which = "the column" if len(distances) == 1 else _of_all(len(close), len(distances), "columns")
-        parts.append(f"{which} closely {'matches' if len(close) == 1 else 'match'} the real histogram")
+        parts.append(f"{which} closely {'matches the real one' if len(close) == 1 else 'match the real ones'}")
     if kept:
         which = "the only dependence" if len(pairs) == 1 else _of_all(len(kept), len(pairs), "dependences")
         parts.append(f"{which} between columns {'is' if len(kept) == 1 else 'are'} kept")
@@ -239,6 +243,7 @@ def _good(
 def _lost(
     distances: Mapping[str, tuple[float, float]],
     far: Sequence[str],
+    means: Averages,
     lost: Sequence[Pair],
     values: Sequence[ValuePair],
     located: Sequence[Density],
@@ -246,23 +251,35 @@ def _lost(
 ) -> str:
     parts = []
     if lost:
-        each = [
-            f"{pair.names} ({pair.kind} {minus(f'{pair.real:.2f}')}, here {minus(f'{pair.synthetic:.2f}')})"
-            for pair in lost
-        ]
         what = "the dependence of" if len(lost) == 1 else "the dependences of"
-        example = f" (for example, {values[0].sentence})" if values else ""
-        parts.append(f"{what} {_some(each, 'pair')}{example}")
+        parts.append(f"{what} {_some(_lost_pairs(lost, values), 'pair')}")
     elif values:
         parts.append(f"a dependence between single values: {values[0].sentence}")
     if far:
         each = [f"{quote(name)} ({percent(distances[name][0])} of the rows differ)" for name in far]
         parts.append(f"the {'histogram' if len(far) == 1 else 'histograms'} of {_some(each, 'column')}")
+    if off := [each.lost for each in means.off]:
+        parts.append(f"the {'average' if len(off) == 1 else 'averages'} of {_some(off, 'column')}")
+    if shared := [each.lost_value for each in means.without_shared(far)]:
+        parts.append(f"the {'fraction' if len(shared) == 1 else 'fractions'} of rows with {_some(shared, 'column')}")
     parts += [each.lost for each in located if each.lost]
     target, unlearnt = learning
     if unlearnt is not None and unlearnt > UNLEARNT:
         parts.append(f"{percent(unlearnt)} of what models can learn about {quote(target)}")
-    return f"{_capital('; '.join(parts))}." if parts else "No dependence or histogram is lost."
+    none = "No dependence, histogram or average is lost." if means.columns else "No dependence or histogram is lost."
+    return f"{_capital('; '.join(parts))}." if parts else none
+
+
+def _lost_pairs(lost: Sequence[Pair], values: Sequence[ValuePair]) -> list[str]:
+    """The pairs with their associations; the first that has an example of two values has it in its parentheses."""
+    examples = {frozenset(each.columns): each.sentence for each in reversed(values)}
+    shown = next((pair for pair in lost if frozenset(pair.columns) in examples), None)
+    texts = []
+    for pair in lost:
+        example = f"; for example, {examples[frozenset(pair.columns)]}" if pair is shown else ""
+        strength = f"{pair.kind} {minus(f'{pair.real:.2f}')}, here {minus(f'{pair.synthetic:.2f}')}"
+        texts.append(f"{pair.names} ({strength}{example})")
+    return texts
 
 
 def _rules(scores: Json, method: str, rules: Sequence[CheckedRule], broken: Sequence[CheckedRule]) -> str:
@@ -336,6 +353,7 @@ def _do_not_share(scores: Json, method: str) -> str:
 def _avoid(
     do_not_share: str,
     far: Sequence[str],
+    means: Averages,
     lost: Sequence[Pair],
     values: Sequence[ValuePair],
     located: Sequence[Density],
@@ -348,8 +366,10 @@ def _avoid(
     elif values:
         pair = values[0]
         parts.append(f"analyses of {quote(pair.columns[0])} with {quote(pair.columns[1])}")
-    if far:
-        parts.append(f"totals or averages of {_some([quote(name) for name in far], 'column')}")
+    if uneven := [*far, *(each.name for each in means.without_shared(far))]:
+        parts.append(f"histograms of {_some([quote(name) for name in uneven], 'column')}")
+    if off := [quote(each.name) for each in means.off]:
+        parts.append(f"totals or averages of {_some(off, 'column')}")
     parts += [f"maps of {quote(each.name)} as fine as {each.far_up_to:g} km" for each in located if each.far_up_to]
     if target is not None:
         parts.append(f"models of {quote(target)}")
