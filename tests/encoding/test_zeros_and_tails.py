@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import understudy as us
 from tests.builders import raises
 from tests.examples import scaled
+from understudy.encoding import NumericCodec
 from understudy.encoding.fit import cut_bins, divide_coarse
 from understudy.errors import SchemaError
 from understudy.privacy.mechanisms.blocks import block_masses, cut_blocks
@@ -69,6 +70,7 @@ def test_heavy_values_of_any_mixture_have_ranges_of_their_own(
     }
     release = us.fit(pa.table({"x": column}), "independent", epsilon=100, delta=1e-6, schema=schema, seed=seed)
     (codec,) = release.codec.columns
+    assert isinstance(codec, NumericCodec)
     masses = dict(zip(codec.histogram.firsts.tolist(), codec.histogram.masses.tolist(), strict=True))
     for value in set(values):
         if value < 2000 or value % 100_000 == 0:  # elsewhere a rounder number may be near
@@ -83,6 +85,7 @@ def test_special_values_have_codes_of_their_own_and_come_back() -> None:
     release = us.fit(table, "independent", epsilon=1, schema=schema, seed=0)
     for name, specials in (("x", [777, 4999]), ("y", [-1.0])):
         codec = next(each for each in release.codec.columns if each.name == name)
+        assert isinstance(codec, NumericCodec)
         lower, upper = codec.bin_edges()
         codes = codec.encode(pa.chunked_array([specials]))
         assert lower[codes].tolist() == upper[codes].tolist() == specials

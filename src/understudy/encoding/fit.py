@@ -317,7 +317,7 @@ def _name_of_other(found: Sequence[Category]) -> Category | None:
 
 
 def cut_bins(histogram: Histogram, max_bins: int, special: Collection[int | float] = ()) -> Int[np.ndarray, " edges"]:
-    """Groups neighbouring ranges into at most `max_bins` bins of near-equal weight, and up to two for each special value.
+    """Groups neighbouring ranges into at most `max_bins` bins of near-equal weight, and two more for a special value.
 
     The weight of a range is halfway between its fraction of the rows and of the total, so that the few rows that make
     an average have bins too. Values that many rows share keep a bin of their own, and so does zero. Ranges without a

@@ -48,7 +48,7 @@ class Release(AnyRelease):
     """
 
     FORMAT = "understudy-release"
-    FORMAT_VERSION = 3
+    FORMAT_VERSION = 4
 
     model: Model
     """The distribution of encoded rows."""

@@ -96,7 +96,7 @@ class Grid:
     def snap(self, values: np.ndarray) -> np.ndarray:
         """The nearest number of the grid: clamped, and rounded to the decimals."""
         if self.integral:
-            return np.clip(values, np.int64(self.lower), np.int64(self.upper))
+            return np.asarray(np.clip(values, np.int64(self.lower), np.int64(self.upper)))
         values = np.clip(values, self.lower, self.upper)
         if self.per_unit is None:
             return values
@@ -122,7 +122,7 @@ class Grid:
         if self.integral:
             return np.asarray(numbers, dtype=np.int64) + by
         if self.per_unit is None:
-            return np.nextafter(numbers, by * math.inf)
+            return np.asarray(np.nextafter(numbers, by * math.inf))
         # A bound that has more decimals is a number between two multiples.
         along = np.asarray(numbers) * self.per_unit
         whole = np.rint(along)
@@ -148,7 +148,8 @@ class Grid:
     def from_scale(self, firsts: np.ndarray, lengths: Float[np.ndarray, " values"]) -> np.ndarray:
         """The numbers that are so far above these on the scale, rounded down to numbers of the grid."""
         if self.has_equal_parts and self.integral:
-            return (firsts.astype(np.int64).view(np.uint64) + np.floor(lengths).astype(np.uint64)).view(np.int64)
+            offsets = np.floor(lengths).astype(np.uint64)
+            return np.asarray(firsts.astype(np.int64).view(np.uint64) + offsets).view(np.int64)
         if self.has_equal_parts:
             numbers = firsts + lengths * (self.upper / 2 - self.lower / 2) * 2
         else:
@@ -220,7 +221,8 @@ class Histogram:
     @functools.cached_property
     def lengths(self) -> Float[np.ndarray, " ranges"]:
         """How long each range is on the grid's scale."""
-        return np.maximum(self.grid.to_scale(self.lasts, end=True) - self.grid.to_scale(self.firsts), 2.0**-60)
+        ends = self.grid.to_scale(self.lasts, end=True)
+        return np.asarray(np.maximum(ends - self.grid.to_scale(self.firsts), 2.0**-60))
 
     @property
     def support(self) -> tuple[Any, Any]:
@@ -237,7 +239,7 @@ class Histogram:
         # The inverse of the distribution function of a density that goes from low to high.
         along = uniform * (low + high) / (low + np.sqrt(low**2 + (high**2 - low**2) * uniform))
         firsts, lasts = self.firsts[ranges], self.lasts[ranges]
-        return np.clip(self.grid.from_scale(firsts, along * self.lengths[ranges]), firsts, lasts)
+        return np.asarray(np.clip(self.grid.from_scale(firsts, along * self.lengths[ranges]), firsts, lasts))
 
     def separated(self, numbers: Sequence[int | float]) -> "Histogram":
         """The same with ranges of their own for these numbers."""
