@@ -64,19 +64,20 @@ def test_one_training_gives_what_the_methods_give(small: tuple[pa.Table, us.Sche
         assert together[name].sample_arrow(500, seed=1).equals(release.sample_arrow(500, seed=1)), name
 
 
-def test_the_last_critic_scores_the_last_generator() -> None:
+def test_the_last_critic_scores_the_last_generator(small: tuple[pa.Table, us.Schema]) -> None:
     calls: list[int] = []
+    first, final = (us.fit(small[0], "independent", epsilon=1, schema=small[1], seed=seed).model for seed in (1, 2))
 
     class Two:
         capabilities = Capabilities(trajectory=True, critics=True)
 
         def trajectory(self, *arguments: Any, checkpoints: int, **more: Any) -> Trajectory:
             calls.append(checkpoints)
-            return Trajectory(("first", "last"), lambda rows: np.tile([0.1, 0.9], (len(rows), 1)))  # type: ignore[arg-type]  # scores are plain arrays here
+            return Trajectory((first, final), lambda rows: np.tile([0.1, 0.9], (len(rows), 1)))
 
     once: Any = core._Once(Two(), 5)  # type: ignore[arg-type]  # a stand-in of a method
     both, last = (once.trajectory(None, checkpoints=count, every=5) for count in (2, 1))
-    assert (both.models, last.models, calls) == (("first", "last"), ("last",), [2])
+    assert (both.models, last.models, calls) == ((first, final), (final,), [2])
     assert both.critics(np.zeros((3, 1))).shape == (3, 2)
     np.testing.assert_array_equal(last.critics(np.zeros((3, 1))), np.full((3, 1), 0.9))
 

@@ -62,7 +62,7 @@ def test_what_synth_left_is_found(
     out = output(capsys)
     assert out.startswith(WARNING)
     assert "Held-out rows: fake.holdout.csv." in out
-    assert len(re.findall(r"\([\d.]+ to [\d.]+\)", out.partition("chosen for attack")[2])) == 6  # no line ends in one
+    assert len(re.findall(r"\(<?[\d.]+ to [\d.]+\)", out.partition("chosen for attack")[2])) == 6  # no line ends in one
     document = json.loads((tmp_path / "report.json").read_text())
     page = (tmp_path / "report.html").read_text()
     assert document["findings"] == []

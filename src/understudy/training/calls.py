@@ -67,7 +67,7 @@ class Call:
     args: tuple[PyTree, ...]
 
     @functools.cached_property
-    def arrays(self) -> tuple[Array | np.ndarray, ...]:
+    def arrays(self) -> tuple[Array | np.ndarray | np.generic, ...]:
         return tuple(leaf for leaf in jax.tree_util.tree_leaves(self.args) if _is_array(leaf))
 
     @functools.cached_property
@@ -94,7 +94,7 @@ class Structure:
     statics: tuple[tuple[Hashable, type] | None, ...]
     """Each leaf with its type, since 1, 1.0 and True are different. None: an array."""
 
-    def fill(self, arrays: Sequence[Array | np.ndarray]) -> tuple[PyTree, ...]:
+    def fill(self, arrays: Sequence[Array | np.ndarray | np.generic]) -> tuple[PyTree, ...]:
         """The arguments with these arrays."""
         left = iter(arrays)
         leaves = [next(left) if static is None else static[0] for static in self.statics]
