@@ -18,7 +18,7 @@ FLAT = 256
 """Columns with at most this many cells have a tree of one level: each cell gets its own noisy count."""
 FINEST = 2**17
 """The parts of a grid; each is at most three cells: its roundest number, what is below, and what is above."""
-NEAR_ZERO = 1e-6
+NEAR_ZERO = 2.0**-20
 """The fraction of the range within which parts have about equal widths; beyond it they grow with the number."""
 _DAY = 86_400 * 10**6
 _BELOW_2_63 = 2.0**63 - 1024  # the largest float that fits in 64 bits
@@ -27,6 +27,10 @@ _MICROSECOND_STEPS = np.array(
     [*(10**k for k in range(8)), *(seconds * 10**6 for seconds in (60, 600, 3600, 21_600)), _DAY], dtype=np.int64
 )
 """Each step divides the next one; numbers that are multiples of a larger step are rounder."""
+
+_REAL_STEPS = np.array([float(f"{m}e{k}") for k in range(-323, 308) for m in (1, 5)])
+"""The same for reals."""
+_POWERS = np.array([float(f"1e{k}") for k in range(309)])
 
 Numbers = Int[np.ndarray, " values"] | Float[np.ndarray, " values"]
 
@@ -107,7 +111,7 @@ class Grid:
         """With decimals, how many numbers there are between 0 and 1; None if they are too fine for the bounds."""
         if self.integral or self.decimals is None or self.decimals > 15:
             return None
-        per_unit = 10.0**self.decimals
+        per_unit = float(10**self.decimals)
         return per_unit if max(abs(self.lower), abs(self.upper)) < 2**52 / per_unit else None
 
     def after(self, numbers: np.ndarray) -> np.ndarray:
@@ -140,7 +144,7 @@ class Grid:
         """Numbers on a scale on which the grid's parts are equally long; `end`: where those after them begin."""
         step = 1.0 if self.integral else 0.0 if self.per_unit is None else 1 / self.per_unit
         if not self.has_equal_parts:
-            return np.arcsinh((numbers.astype(float) + step * end) / self._unit)
+            return _stretch(numbers.astype(float) + step * end, self._unit)
         if self.integral:
             return self._offsets(numbers) + float(end)
         return self.positions(numbers) + step * end / max(self.upper / 2 - self.lower / 2, 1e-300) / 2
@@ -153,7 +157,7 @@ class Grid:
         if self.has_equal_parts:
             numbers = firsts + lengths * (self.upper / 2 - self.lower / 2) * 2
         else:
-            numbers = np.sinh(np.arcsinh(firsts.astype(float) / self._unit) + lengths) * self._unit
+            numbers = _unstretch(_stretch(firsts.astype(float), self._unit) + lengths, self._unit)
         if self.integral:
             return np.clip(np.floor(numbers), -(2.0**63), _BELOW_2_63).astype(np.int64)
         return numbers if self.per_unit is None else np.floor(numbers * self.per_unit + 1e-6) / self.per_unit
@@ -161,7 +165,7 @@ class Grid:
     @property
     def _unit(self) -> float:
         """The size of the numbers that are near zero."""
-        return self.upper * NEAR_ZERO - self.lower * NEAR_ZERO
+        return _unit(self.lower, self.upper)
 
     def positions(self, numbers: np.ndarray) -> Float[np.ndarray, " values"]:
         """Positions between the bounds, from 0 to 1, clamped; each whole number is at the middle of an equal part."""
@@ -339,12 +343,11 @@ def _real_firsts(low: float, high: float, grid: Grid) -> Float[np.ndarray, " cel
     roundest = starts.copy()
     with np.errstate(all="ignore"):  # of numbers near 0 and infinity; what is not inside is left out
         ends = np.r_[starts[1:], np.nextafter(high, math.inf)]
-        power = np.floor(np.log10(ends - starts))
-        is_wide = ends - starts >= 5 * 10.0**power
-        finer, coarser = (np.where(is_wide, 5, 1), power), (np.where(is_wide, 1, 5), power + is_wide)
-        for factor, exponent in (finer, coarser):  # the rounder one last
-            up, down = 10.0 ** np.maximum(exponent, 0), 10.0 ** np.maximum(-exponent, 0)
-            count = np.ceil(starts / (factor * up) * down)
+        at = np.searchsorted(_REAL_STEPS, ends - starts, side="right") - 1
+        for index in (np.maximum(at, 0), np.minimum(at + 1, len(_REAL_STEPS) - 1)):  # the rounder one last
+            power, factor = index // 2 - 323, np.where(index % 2, 5.0, 1.0)
+            up, down = _POWERS[np.maximum(power, 0)], _POWERS[np.clip(-power, 0, 308)]
+            count = np.ceil(starts / _REAL_STEPS[index])
             multiple = count * factor * up / down + 0.0  # divided once: 3 / 10, not 3 * 0.1; and no negative zero
             inside = (multiple >= starts) & (multiple < ends)
             roundest[inside] = multiple[inside]
@@ -353,10 +356,34 @@ def _real_firsts(low: float, high: float, grid: Grid) -> Float[np.ndarray, " cel
 
 
 def _stretched_edges(low: float, high: float, parts: int) -> Float[np.ndarray, " edges"]:
-    """Inner edges that are equally far apart on a scale that is linear near zero and logarithmic beyond."""
-    unit = high * NEAR_ZERO - low * NEAR_ZERO
+    """Inner edges that are equally far apart on the scale of `_stretch`."""
+    unit = _unit(low, high)
+    first, last = _stretch(np.array([low, high]), unit)
+    return _unstretch(np.linspace(first, last, parts + 1)[1:-1], unit)
+
+
+def _unit(low: float, high: float) -> float:
+    """The size of the numbers that are near zero, given the bounds."""
+    return max(float(high) * NEAR_ZERO - float(low) * NEAR_ZERO, np.finfo(float).tiny)
+
+
+def _stretch(numbers: Float[np.ndarray, " values"], unit: float) -> Float[np.ndarray, " values"]:
+    """A scale that is linear up to a unit, and then within each doubling of the number, which is one longer.
+
+    Unlike a logarithm, it is the same on all processors: a run that is resumed elsewhere must count the same cells.
+    """
+    along = np.abs(numbers) / unit
+    mantissa, exponent = np.frexp(np.maximum(along, 1.0))
+    return np.asarray(np.copysign(np.where(along < 1, along, exponent + 2 * mantissa - 1), numbers))
+
+
+def _unstretch(scaled: Float[np.ndarray, " values"], unit: float) -> Float[np.ndarray, " values"]:
+    """The inverse of `_stretch`."""
+    along = np.abs(scaled)
+    doublings = np.floor(np.maximum(along - 1, 0.0))
     with np.errstate(over="ignore"):
-        return np.sinh(np.linspace(math.asinh(low / unit), math.asinh(high / unit), parts + 1)[1:-1]) * unit
+        far = np.ldexp((along - doublings) * unit, doublings.astype(int))
+    return np.asarray(np.copysign(np.where(along < 1, along * unit, far), scaled))
 
 
 def _added(low: int, offsets: np.ndarray) -> Int[np.ndarray, " values"]:
