@@ -109,3 +109,37 @@ def test_densities_join_those_of_neighbours() -> None:
     assert drawn.mean(axis=1) - np.arange(3) == pytest.approx(
         [0.5 + (2.5 - 1) / (2.5 + 1) / 6, 0.5, 0.5 - (2.5 - 1) / (2.5 + 1) / 6], abs=error
     )
+
+
+@pytest.mark.parametrize("upper", [5e-324, 1e-322, 1e-310, 1e-303, 1e-300])
+def test_bounds_next_to_zero_have_cells(upper: float) -> None:
+    for grid in (Grid(0.0, upper, "real"), Grid(-upper, upper, "real", 15), Grid(-upper, 0.0, "real")):
+        assert np.all(np.diff(grid.firsts) > 0)
+        histogram = Histogram(grid, grid.firsts, np.ones(grid.num_cells)).separated([0.0])
+        assert np.all(np.isfinite(histogram.lengths))
+        assert 0.0 in histogram.firsts[histogram.is_single]
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0.0, 0.29), (0.07, 4.35), (-4.35, -0.07)])
+def test_a_bound_with_the_declared_decimals_has_a_cell_of_its_own(lower: float, upper: float) -> None:
+    """100 * 0.29 is below 29, and 100 * 0.07 above 7."""
+    grid = Grid(lower, upper, "real", 2)
+    assert grid.num_cells == round(100 * (upper - lower)) + 1
+    assert grid.firsts[-1] == upper
+
+
+def test_ranges_begin_halfway_between_numbers_with_decimals() -> None:
+    """So that a position that is rounded to a number lies in its bin."""
+    grid = Grid(1.0, 5.0, "real", 0)
+    assert grid.edge_positions(np.array([1.0, 2.0, 5.0])).tolist() == [0.0, 0.125, 0.875]
+
+
+def test_a_shared_real_number_leaves_the_density_beside_it_as_it_is() -> None:
+    firsts, masses = np.array([0.0, 5e-324, 1.0, 10.0, 100.0]), np.array([0.0, 0.05, 0.1, 0.8, 0.05])
+    grid = Grid(0.0, 1000.0, "real")
+    alone = Histogram(grid, firsts, masses).draw(np.full(2000, 2), generator=np.random.default_rng(0))
+    shared = Histogram(grid, firsts, masses + 9.0 * (firsts == 0)).draw(
+        np.full(2000, 2), generator=np.random.default_rng(0)
+    )
+    assert np.array_equal(alone, shared)
+    assert np.median(alone) > 4  # more of them where the next range is dense; evenly, it would be 3.2

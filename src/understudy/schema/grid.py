@@ -8,6 +8,7 @@ roundest (0, 50, 1000, midnight) has a cell of its own, so that a value that man
 import dataclasses
 import functools
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ NEAR_ZERO = 2.0**-20
 """The fraction of the range within which parts have about equal widths; beyond it they grow with the number."""
 _DAY = 86_400 * 10**6
 _BELOW_2_63 = 2.0**63 - 1024  # the largest float that fits in 64 bits
+_TINY = sys.float_info.min  # the smallest float of full precision: what is near zero must not be zero
 _INTEGER_STEPS = np.array(sorted({m * 10**k for k in range(19) for m in (1, 5) if m * 10**k < 2**63}), dtype=np.int64)
 _MICROSECOND_STEPS = np.array(
     [*(10**k for k in range(8)), *(seconds * 10**6 for seconds in (60, 600, 3600, 21_600)), _DAY], dtype=np.int64
@@ -85,8 +87,9 @@ class Grid:
     @property
     def has_equal_parts(self) -> bool:
         """Whether parts do not grow with the number: of days and moments, and far from zero."""
-        calendar = self.kind in ("date", "datetime")
-        return self.equal or calendar or max(self.lower, -self.upper) >= self.upper / 2 - self.lower / 2
+        if self.equal or self.kind in ("date", "datetime"):
+            return True
+        return self._unit < _TINY or max(self.lower, -self.upper) >= self.upper / 2 - self.lower / 2
 
     @property
     def is_two_integers(self) -> bool:
@@ -176,8 +179,11 @@ class Grid:
         return along / half_length if half_length else np.zeros(len(numbers))
 
     def edge_positions(self, numbers: np.ndarray) -> Float[np.ndarray, " values"]:
-        """The positions at which the parts of these numbers begin."""
-        return self._offsets(numbers) / self.num_values if self.integral else self.positions(numbers)
+        """The positions at which the parts of these numbers begin: with decimals, halfway to the number before."""
+        if self.integral:
+            return self._offsets(numbers) / self.num_values
+        positions = self.positions(numbers)
+        return positions if self.per_unit is None else (self.positions(self.before(numbers)) + positions) / 2
 
     def numbers_at(self, positions: Float[np.ndarray, " values"]) -> np.ndarray:
         """The inverse of `positions`."""
@@ -278,7 +284,7 @@ class Histogram:
     @functools.cached_property
     def _end_densities(self) -> tuple[np.ndarray, np.ndarray]:
         """The density at both ends of each range: halfway to that of its neighbour; single numbers are passed over."""
-        density = np.where(self.masses > 0, self.masses, 0.0) / self.lengths
+        density = np.where(self.is_single, 0.0, np.maximum(self.masses, 0.0) / self.lengths)
         density = np.maximum(density / max(density.max(), 1e-300), 1e-12)
         spread = np.flatnonzero(~self.is_single)
         low, high = density.copy(), density.copy()
@@ -301,7 +307,9 @@ def _all_firsts(grid: Grid) -> Numbers:
         return _whole_firsts(int(grid.lower), int(grid.upper), grid)
     if grid.per_unit is None:
         return _real_firsts(float(grid.lower), float(grid.upper), grid)
-    low, high = math.ceil(grid.lower * grid.per_unit), math.floor(grid.upper * grid.per_unit)
+    along = np.array([grid.lower, grid.upper]) * grid.per_unit
+    along = np.where(np.rint(along) / grid.per_unit == [grid.lower, grid.upper], np.rint(along), along)  # 0.29 is 29
+    low, high = math.ceil(along[0]), math.floor(along[1])
     whole = _whole_firsts(low, high, grid) if low <= high else np.zeros(0, dtype=np.int64)
     numbers = np.unique(np.r_[float(grid.lower), whole / grid.per_unit])
     return numbers[(numbers >= grid.lower) & (numbers <= grid.upper)]
