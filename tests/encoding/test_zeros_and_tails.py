@@ -99,12 +99,17 @@ def test_special_values_have_codes_of_their_own_and_come_back() -> None:
         ({"kind": "integer", "special": 5}, "expected a list such as [0, 999], found 5."),
         ({"kind": "integer", "special": []}, "expected 1 to 1,000 values, found 0."),
         ({"kind": "integer", "special": list(range(1001))}, "expected 1 to 1,000 values, found 1,001."),
-        ({"kind": "integer", "special": ["many"]}, 'expected integers, found "many".'),
+        ({"kind": "integer", "special": ["many"]}, 'expected integers of 64 bits, found "many".'),
+        ({"kind": "integer", "special": [2**63]}, "expected integers of 64 bits, found 9223372036854775808."),
         ({"kind": "integer", "special": [1, 1]}, "1 listed more than once. Keep one."),
         ({"kind": "integer", "bounds": (0, 9), "special": [10]}, "10 is outside the bounds [0, 9]. Widen them, or"),
         ({"kind": "real", "decimals": 1, "special": [0.25]}, "0.25 has more than 1 decimals."),
         ({"kind": "categorical", "special": [1]}, "only for kind integer or real or datetime or date"),
         ({"kind": "date", "bounds": ("2020-01-01", "2021-01-01"), "special": [3]}, "expected dates such as"),
+        (
+            {"kind": "datetime", "bounds": ("2020-01-01", "2021-01-01"), "special": ["2020-06-01T00:00:00Z"]},
+            "some values or bounds have a time zone and others do not.",
+        ),
     ],
 )
 def test_special_values_are_checked_before_anything_is_charged(column: dict, message: str) -> None:

@@ -349,6 +349,9 @@ class Column:
             raise SchemaError(f"expected 1 to {MAX_SPECIAL:,} values, found {len(values):,}.")
         if repeated := [value for value, count in Counter(values).items() if count > 1]:
             raise SchemaError(f"{format_list(repeated)} listed more than once. Keep one.")
+        moments = [value for value in (*values, *(self.bounds or ())) if isinstance(value, datetime)]
+        if len({moment.tzinfo is None for moment in moments}) > 1:
+            raise SchemaError("some values or bounds have a time zone and others do not. Write all with one, or none.")
         for value in values:
             if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:  # type: ignore[operator]
                 raise SchemaError(
@@ -364,9 +367,9 @@ class Column:
         value = to_python(value)
         try:
             match self.kind, value:
-                case "integer", int() if not isinstance(value, bool):
+                case "integer", int() if not isinstance(value, bool) and -(2**63) <= value < 2**63:
                     return value
-                case "integer", float() if value.is_integer():
+                case "integer", float() if value.is_integer() and -(2**63) <= value < 2**63:
                     return int(value)
                 case "real", int() | float() if not isinstance(value, bool) and math.isfinite(float(value)):
                     return float(value)
@@ -383,7 +386,7 @@ class Column:
         except (ValueError, OverflowError):
             pass
         expected = {
-            "integer": "integers",
+            "integer": "integers of 64 bits",
             "real": "finite numbers",
             "datetime": "datetimes such as 2024-01-31T12:00:00",
             "date": "dates such as 2024-01-31",

@@ -177,7 +177,7 @@ def narrow(column: Column, conditions: Sequence[str], arrow_type: pa.DataType) -
         lower, upper = (
             (lower, upper + step) if column.bounds is None or upper < column.bounds[1] else (lower - step, upper)
         )
-    special = tuple(value for value in column.special or () if lower <= value <= upper)
+    special = tuple(value for value in column.special or () if naive(lower) <= naive(value) <= naive(upper))
     return dataclasses.replace(column, bounds=(lower, upper), special=special or None)
 
 
