@@ -1,5 +1,6 @@
 """Numbers keep the values that many rows share, their averages and their tails, by every marginal codec."""
 
+import jax
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -11,10 +12,13 @@ import understudy as us
 from tests.builders import raises
 from tests.examples import scaled
 from understudy.encoding import NumericCodec
-from understudy.encoding.fit import cut_bins, divide_coarse
+from understudy.encoding.features import FEATURES, layout_of
+from understudy.encoding.fit import _column_codec, cut_bins, divide_coarse
 from understudy.errors import SchemaError
+from understudy.models.inputs import bin_middles
 from understudy.privacy.mechanisms.blocks import block_masses, cut_blocks
-from understudy.schema import Column
+from understudy.privacy.mechanisms.discovery import Binning
+from understudy.schema import Column, Domain
 from understudy.schema.grid import Grid, Histogram
 
 NUM_ROWS = 20_000
@@ -149,3 +153,39 @@ def test_bins_follow_rows_and_totals() -> None:
     assert starts[:2].tolist() == [0, 1]
     assert np.count_nonzero(starts >= 9_000) > 5
     assert starts[-1] < 500_000
+
+
+def _beside_empty_ranges(special: tuple[float, ...]) -> NumericCodec:
+    """A real column without a mass at its special values and beside them."""
+    histogram = Histogram(
+        Grid(-1000.0, 1000.0, "real"), np.array([-1000.0, 1.0, 10.0, 500.0]), np.array([0, 0.5, 0.5, 0])
+    )
+    column = Column(name="x", kind="real", bounds=(-1000.0, 1000.0), special=special, nullable=False)
+    codec = _column_codec(column, {}, {"x": histogram}, Binning())
+    assert isinstance(codec, NumericCodec)
+    return codec
+
+
+@pytest.mark.parametrize("special", [(0.0,), (-1000.0, 0.0), (0.0, 1000.0), (-1000.0, -999.0, 999.0, 1000.0)])
+def test_a_special_value_without_a_mass_shares_its_code_with_no_empty_range(special: tuple[float, ...]) -> None:
+    codec = _beside_empty_ranges(special)
+    codes = codec.encode(pa.chunked_array([special]))
+    lower, upper = codec.bin_edges()
+    assert lower[codes].tolist() == upper[codes].tolist() == list(special)
+    drawn = codec.decode(np.repeat(codes, 5), generator=np.random.default_rng(0))
+    assert drawn.to_pylist() == np.repeat(special, 5).tolist()
+    assert not codec.is_constant
+
+
+def test_learners_and_networks_see_special_values_without_a_mass() -> None:
+    """Such a bin has neither a width nor a mass."""
+    codec = _beside_empty_ranges((0.0, 999.0))
+    scale = codec.scale
+    assert np.all(np.isfinite(bin_middles(scale)))
+    domain = Domain(names=("x",), sizes=(codec.size,), num_rows=100)
+    for features in FEATURES:
+        layout = layout_of(features, domain, [scale], [np.full(codec.size, 1 / codec.size)])
+        codes, positions = np.arange(codec.size, dtype=np.int32)[:, None], np.linspace(0, 1, codec.size)[:, None]
+        encoded = layout.encode(codes, positions, jax.random.key(0))
+        assert np.all(np.isfinite(encoded))
+        assert encoded.shape[1] > 0

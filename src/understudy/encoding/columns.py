@@ -102,9 +102,9 @@ class NumericCodec:
 
     @property
     def is_constant(self) -> bool:
-        """Whether one number alone has a mass."""
+        """Whether one number alone has a mass, and no other has a code of its own."""
         lower, upper = self.histogram.support
-        return bool(lower == upper)
+        return bool(lower == upper) and self.num_bins == 1
 
     @property
     def extremes(self) -> pa.Array:

@@ -409,7 +409,7 @@ def _column_layout(
 
 def _fine_masses(scale: NumericDomain, marginal: np.ndarray | None) -> np.ndarray:
     """The probabilities of the fine bins, scaled to the marginal over bins if there is one."""
-    masses = np.asarray(scale.fine_masses) + 1e-9 * np.diff(scale.fine_edges)
+    masses = scale.positive_masses
     if marginal is None:
         return np.asarray(masses / masses.sum())
     bin_of = np.searchsorted(scale.first_fine_bin[1:-1], np.arange(len(masses)), side="right")

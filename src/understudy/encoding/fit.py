@@ -341,9 +341,12 @@ def cut_bins(histogram: Histogram, max_bins: int, special: Collection[int | floa
         edges = _greedy_edges(weights, alone, target)
         kept = np.add.reduceat(masses + is_special, edges[:-1]) > 0
         kept[1:] |= is_special[np.asarray(edges[1:-1], dtype=int) - 1]  # nothing joins a special value
-        filled = np.flatnonzero(kept)[1:]  # the first one reaches to the lower bound
-        if len(filled) < most:
-            return np.asarray([0, *(edges[at] for at in filled), len(masses)], dtype=np.int64)
+        filled = np.asarray(edges[:-1], dtype=np.int64)[kept]
+        if not is_special[filled[:1]].any():
+            filled = filled[1:]  # the first one reaches to the lower bound
+        cut = np.unique([0, *filled, len(masses)]).astype(np.int64)
+        if len(cut) - 1 <= most:
+            return cut
         target *= 1.05
 
 

@@ -195,7 +195,7 @@ def seen_columns(domain: Domain, target: str, columns: Sequence[str] | None) -> 
 
 def bin_middles(scale: NumericDomain) -> tuple[float, ...]:
     """The mean position of each bin, by the masses of its fine bins, which are public or estimated privately."""
-    edges, masses = np.asarray(scale.fine_edges), np.asarray(scale.fine_masses) + 1e-9 * np.diff(scale.fine_edges)
+    edges, masses = np.asarray(scale.fine_edges), scale.positive_masses
     middles = (edges[1:] + edges[:-1]) / 2
     starts = np.asarray(scale.first_fine_bin[:-1])
     return tuple(rounded(np.add.reduceat(masses * middles, starts) / np.add.reduceat(masses, starts)).tolist())

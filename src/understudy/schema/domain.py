@@ -227,6 +227,11 @@ class NumericDomain:
     """Whether the upper bound is followed by the lower one."""
 
     @property
+    def positive_masses(self) -> np.ndarray:
+        """The masses with a little more for every fine bin, so that none is empty; one number has hardly a width."""
+        return np.asarray(self.fine_masses) + 1e-9 * np.maximum(np.diff(self.fine_edges), 2.0**-53)
+
+    @property
     def edges(self) -> tuple[float, ...]:
         """The edges of the bins."""
         return tuple(self.fine_edges[index] for index in self.first_fine_bin)
