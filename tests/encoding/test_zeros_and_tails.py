@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import understudy as us
 from tests.builders import raises
 from tests.examples import scaled
+from understudy.certificate.agreement import UNREADABLE
 from understudy.encoding import NumericCodec
 from understudy.encoding.features import FEATURES, layout_of
 from understudy.encoding.fit import _column_codec, cut_bins, divide_coarse
@@ -189,3 +190,21 @@ def test_learners_and_networks_see_special_values_without_a_mass() -> None:
         encoded = layout.encode(codes, positions, jax.random.key(0))
         assert np.all(np.isfinite(encoded))
         assert encoded.shape[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *[("lower", 2**70), ("upper", 2**70), ("upper", -1), ("kind", "text"), ("decimals", -400), ("equal", None)],
+        *[("firsts", []), ("firsts", 3), ("firsts", [0, 0, 2]), ("firsts", [0, 1, 2**70]), ("firsts", [1, 2, 3])],
+        *[("masses", None), ("masses", [0.5, 0.5]), ("masses", [0.5, None, 0.5]), ("masses", [1, -1, 1])],
+        *[("first_fine_bin", each) for each in (0, [], [3], [0, 2], [0, 2, 1, 3], [-1, 3], [0, 400, 3])],
+        ("nullable", None),
+    ],
+)
+def test_damaged_columns_are_refused_when_they_are_read(key: str, value: object) -> None:
+    histogram = Histogram(Grid(0, 9), np.array([0, 4, 5]), np.array([0.25, 0.5, 0.25]))
+    content = NumericCodec("x", "integer", histogram, np.array([0, 1, 3]), nullable=False).to_dict()
+    assert NumericCodec.from_dict(content).to_dict() == content
+    with pytest.raises(UNREADABLE):
+        NumericCodec.from_dict({**content, key: value})

@@ -216,7 +216,16 @@ class NumericCodec:
         firsts = np.asarray(content["firsts"], dtype=np.int64 if grid.integral else np.float64)
         histogram = Histogram(grid, firsts, np.asarray(content["masses"], dtype=float))
         first_fine_bin = np.asarray(content["first_fine_bin"], dtype=np.int64)
+        if not histogram.is_sound or not _is_cut(first_fine_bin, len(firsts)) or type(content["nullable"]) is not bool:
+            raise ValueError("bins that no column has")
         return cls(content["name"], content["kind"], histogram, first_fine_bin, content["nullable"])
+
+
+def _is_cut(first_fine_bin: np.ndarray, num_ranges: int) -> bool:
+    """Whether these are the first ranges of bins, and at the end the number of ranges."""
+    if first_fine_bin.ndim != 1 or len(first_fine_bin) < 2:
+        return False
+    return bool(first_fine_bin[0] == 0 and first_fine_bin[-1] == num_ranges and np.all(np.diff(first_fine_bin) > 0))
 
 
 ColumnCodec = CategoricalCodec | NumericCodec

@@ -217,6 +217,19 @@ class Histogram:
         lengths = cls(grid, grid.firsts, np.ones(grid.num_cells)).lengths
         return cls(grid, grid.firsts, lengths / lengths.sum())
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether ranges follow each other between the bounds, each with a mass: files may say anything."""
+        grid, firsts, masses = self.grid, self.firsts, self.masses
+        if grid.kind not in ("integer", "real", "date", "datetime") or firsts.ndim != 1 or firsts.shape != masses.shape:
+            return False
+        if type(grid.equal) is not bool or type(grid.decimals) not in (int, type(None)) or (grid.decimals or 0) < 0:
+            return False
+        greatest = 2**63 - 1 if grid.integral else sys.float_info.max
+        if len(firsts) == 0 or firsts[0] != grid.lower or not firsts[-1] <= grid.upper <= greatest:
+            return False
+        return bool(np.all(firsts[1:] > firsts[:-1]) and np.all(np.isfinite(masses)) and np.all(masses >= 0))
+
     @functools.cached_property
     def lasts(self) -> np.ndarray:
         """The largest number of each range."""
