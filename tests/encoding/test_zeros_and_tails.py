@@ -208,3 +208,10 @@ def test_damaged_columns_are_refused_when_they_are_read(key: str, value: object)
     assert NumericCodec.from_dict(content).to_dict() == content
     with pytest.raises(UNREADABLE):
         NumericCodec.from_dict({**content, key: value})
+
+
+def test_a_nullable_column_is_not_said_to_have_lost_its_nulls() -> None:
+    table = pa.table({"x": ["a"] * 1000 + [None] * 4000})
+    release = us.fit(table, "independent", epsilon=3, schema={"columns": {"x": {"kind": "categorical"}}}, seed=0)
+    assert release.codec.unlisted == ("x",)
+    assert any("less than half of their rows; the others are null, or" in note.text for note in release.notes)

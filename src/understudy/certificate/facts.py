@@ -151,12 +151,13 @@ def estimation_notes(estimation: Plan, codec: Codec) -> tuple[Note, ...]:
     columns = sorted(codec.columns, key=lambda column: (column.name != codec.schema.target, column.size))
     notes = []
     label = codec.reexpression.label
-    for names, what in ((codec.constant, "are constant"), (codec.unlisted, "lost more than half of their values")):
+    for names, what in (
+        (codec.constant, "are constant in the synthetic table, because little stood out of the noise"),
+        (codec.unlisted, "have a listed value in less than half of their rows; the others are null, or became 'other'"),
+    ):
         if names:
-            text = (
-                f"Columns that {what} in the synthetic table, because little stood out of the noise: "
-                f"{_some([label(name) for name in names])}. Declare their categories or bounds in the schema."
-            )
+            shown = _some([label(name) for name in names])
+            text = f"Columns that {what}: {shown}. Declare their categories or bounds in the schema."
             notes.append(Note(one_line(text), Level.WARNING))
     if "categories" in estimation:
         names, enough = estimation["categories"].columns, rows_to_be_listed(estimation["categories"])
