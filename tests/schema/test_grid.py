@@ -143,3 +143,15 @@ def test_a_shared_real_number_leaves_the_density_beside_it_as_it_is() -> None:
     )
     assert np.array_equal(alone, shared)
     assert np.median(alone) > 4  # more of them where the next range is dense; evenly, it would be 3.2
+
+
+@pytest.mark.parametrize("decimals", range(16))
+@pytest.mark.parametrize("fraction", [0.999, 0.499, 0.249])
+def test_neighbours_with_decimals_are_each_others_neighbours(decimals: int, fraction: float) -> None:
+    """Also of numbers with almost as many digits as a float has: else ranges overlap."""
+    upper = round(2.0**52 * fraction / 10.0**decimals, decimals)
+    grid = Grid(-upper, upper, "real", decimals)
+    numbers = grid.snap(np.random.default_rng(0).uniform(-upper, upper, 1000))
+    assert np.array_equal(grid.snap(numbers), numbers)
+    assert np.array_equal(grid.before(grid.after(numbers)), numbers)
+    assert np.array_equal(grid.after(grid.before(numbers)), numbers)

@@ -115,7 +115,8 @@ class Grid:
         if self.integral or self.decimals is None or self.decimals > 15:
             return None
         per_unit = float(10**self.decimals)
-        return per_unit if max(abs(self.lower), abs(self.upper)) < 2**52 / per_unit else None
+        # Below 2^50, a multiple that is rounded to a float is still nearest to itself.
+        return per_unit if max(abs(self.lower), abs(self.upper)) < 2**50 / per_unit else None
 
     def after(self, numbers: np.ndarray) -> np.ndarray:
         """The next larger number of each."""
