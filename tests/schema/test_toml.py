@@ -40,8 +40,8 @@ def test_refused_files():
     error = refuse('[columns.x]\nkind = "integer"\nzzz = 1')
     assert (error.column, error.key) == ("x", "zzz")
     assert (
-        "The keys are kind, nullable, categories, unknown, closed, ordinal, bounds, cyclic, parts, resolution, "
-        "missing, drop, per_unit, format, decimals." in str(error)
+        "The keys are kind, nullable, categories, unknown, closed, ordinal, bounds, special, cyclic, parts, "
+        "resolution, missing, drop, per_unit, format, decimals." in str(error)
     )
     assert "unknown key 'bound'. Did you mean 'bounds'?" in str(refuse('[columns.x]\nkind = "integer"\nbound = [1, 2]'))
     assert "has no kind. Add kind = one of categorical" in str(refuse("[columns.x]\nnullable = true"))

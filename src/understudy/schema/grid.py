@@ -23,7 +23,6 @@ NEAR_ZERO = 2.0**-20
 """The fraction of the range within which parts have about equal widths; beyond it they grow with the number."""
 _DAY = 86_400 * 10**6
 _BELOW_2_63 = 2.0**63 - 1024  # the largest float that fits in 64 bits
-_TINY = sys.float_info.min  # the smallest float of full precision: what is near zero must not be zero
 _INTEGER_STEPS = np.array(sorted({m * 10**k for k in range(19) for m in (1, 5) if m * 10**k < 2**63}), dtype=np.int64)
 _MICROSECOND_STEPS = np.array(
     [*(10**k for k in range(8)), *(seconds * 10**6 for seconds in (60, 600, 3600, 21_600)), _DAY], dtype=np.int64
@@ -89,7 +88,7 @@ class Grid:
         """Whether parts do not grow with the number: of days and moments, and far from zero."""
         if self.equal or self.kind in ("date", "datetime"):
             return True
-        return self._unit < _TINY or max(self.lower, -self.upper) >= self.upper / 2 - self.lower / 2
+        return max(self.lower, -self.upper) >= self.upper / 2 - self.lower / 2
 
     @property
     def is_two_integers(self) -> bool:
