@@ -128,7 +128,7 @@ def pairs(values):
 
 
 BOUNDS = {
-    "integer": pairs(st.integers(-(2**70), 2**70)),
+    "integer": pairs(st.integers(-(2**63), 2**63 - 1)),
     "real": pairs(st.floats(allow_nan=False, allow_infinity=False)),
     "datetime": st.one_of(pairs(st.datetimes()), pairs(aware)),
     "date": pairs(st.dates()),
