@@ -23,7 +23,7 @@ NOISE: dict[str, str] = {
     "*release.json:codec.columns[OPEN].default": f"the place of 'other': {LISTED}",
     "*release.json:codec.columns[OPEN].lower": BOUNDED,
     "*release.json:codec.columns[OPEN].upper": BOUNDED,
-    "*release.json:codec.unlisted[]": LISTED,
+    "*release.json:codec.unlisted[*": LISTED,
     "*release.json:codec.columns[*].firsts[*": ESTIMATED,
     "*release.json:codec.columns[*].masses[*": ESTIMATED,
     "*release.json:codec.columns[*].first_fine_bin[*": ESTIMATED,
@@ -119,8 +119,8 @@ PUBLIC: dict[str, str] = {
         format format_version understudy_version made_with.* private method origin.library
         origin.columns.*.arrow origin.columns.*.style.*
         codec.columns[#] codec.columns[*].categories[*] codec.columns[*].default codec.columns[*].kind
-        codec.columns[*].lower codec.columns[*].name codec.columns[*].nullable codec.columns[*].num_cells
-        codec.columns[*].type codec.columns[*].upper codec.columns[*].width codec.rows_per_unit[#]
+        codec.columns[*].lower codec.columns[*].name codec.columns[*].nullable codec.columns[*].decimals
+        codec.columns[*].type codec.columns[*].upper codec.columns[*].equal codec.rows_per_unit[#]
         codec.schema.columns[#] codec.schema.columns[*].bounds[*] codec.schema.columns[*].categories[*]
         codec.schema.columns[*].closed codec.schema.columns[*].kind codec.schema.columns[*].name
         codec.schema.columns[*].nullable codec.schema.columns[*].per_unit codec.schema.columns[*].decimals

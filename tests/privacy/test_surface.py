@@ -127,10 +127,7 @@ PUBLIC = {
     "dependence": {"Dependence"},
     "discovery": {
         "Binning",
-        "FINEST",
-        "FLAT",
-        "Grid",
-        "Histogram",
+        "SPLIT_AT",
         "charged_levels",
         "largest_counts",
         "plan_discovery",

@@ -353,6 +353,7 @@ class Column:
         if len({moment.tzinfo is None for moment in moments}) > 1:
             raise SchemaError("some values or bounds have a time zone and others do not. Write all with one, or none.")
         for value in values:
+            # All three have the kind's type.
             if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:  # type: ignore[operator]
                 raise SchemaError(
                     f"{format_value(value)} is outside the bounds [{to_toml(self.bounds[0])}, "
