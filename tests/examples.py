@@ -2,14 +2,21 @@
 
 import os
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 PROFILES = {"understudy": 25, "thorough": 200}
 """Examples of a property, by profile."""
 PROFILE = os.environ.get("UNDERSTUDY_EXAMPLES", "understudy")
 
-# The same examples in every run: a failure can be repeated, and the suite's verdict is no lottery.
-settings.register_profile(PROFILE, max_examples=PROFILES[PROFILE], deadline=None, derandomize=True)
+# The same examples in every run: a failure can be repeated, and the suite's verdict is no lottery. Nor does it depend on
+# how busy the machine is.
+settings.register_profile(
+    PROFILE,
+    max_examples=PROFILES[PROFILE],
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile(PROFILE)
 
 
