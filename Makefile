@@ -84,9 +84,11 @@ notebooks: $(DOCS_STAMP)
 	rm -rf build/notebooks
 	$(BIN)/python -m sphinx -q -W --keep-going -E -b dummy -c docs -d build/doctrees . build/dummy
 
-# Lines and branches that `make test` and `make long-test` run, by folder; fails if privacy/ or run/ is below 98% of lines.
-coverage: $(STAMP)
+# Lines and branches that `make test`, `make long-test` and `make spark-test` run, by folder; fails if privacy/ or run/ is below
+# 98% of lines.
+coverage: $(STAMP) $(SPARK_STAMP)
 	rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/python -m coverage run -m pytest -q -m spark tests/privacy/rows/test_spark.py
 	$(BIN)/python -m coverage run -m pytest -q -n auto --dist loadfile -m "not ($(OTHERS))"
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage json --quiet -o build/coverage/coverage.json

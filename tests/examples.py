@@ -8,8 +8,8 @@ PROFILES = {"understudy": 25, "thorough": 200}
 """Examples of a property, by profile."""
 PROFILE = os.environ.get("UNDERSTUDY_EXAMPLES", "understudy")
 
-# The same examples in every run: a failure can be repeated, and the suite's verdict is no lottery. Nor does it depend on
-# how busy the machine is.
+# The same examples in every run: a failure can be repeated, and the suite's verdict is no lottery. Nor does it depend
+# on how busy the machine is.
 settings.register_profile(
     PROFILE,
     max_examples=PROFILES[PROFILE],
