@@ -51,7 +51,7 @@ columns.note.kind = "text"
 rules = [ { keep = "x <> 3", on_break = "drop" } ]
 """
 DECLARED = """
-table = { unit = "who", max_rows_per_unit = 3, rows = 240 }
+table = { unit = "who", max_rows_per_unit = 3, rows = 220 }
 columns.who.kind = "id"
 columns.sex = { kind = "categorical", categories = ["f", "m"], per_unit = true }
 columns.x = { kind = "integer", bounds = [0, 9] }

@@ -333,8 +333,9 @@ def _whole_firsts(low: int, high: int, grid: Grid) -> Int[np.ndarray, " cells"]:
     if span <= (grid.finest if grid.equal else 3 * grid.finest):
         return _added(low, np.arange(span, dtype=np.uint64))
     if grid.has_equal_parts:
-        width = -(-span // grid.finest)
-        starts = _added(low, np.arange(-(-span // width), dtype=np.uint64) * np.uint64(width))
+        width, left = divmod(span, grid.finest)
+        at = np.arange(grid.finest, dtype=np.uint64)
+        starts = _added(low, at * np.uint64(width) + at * np.uint64(left) // np.uint64(grid.finest))
     else:
         edges = np.ceil(_stretched_edges(float(low), float(high), grid.finest))
         whole = np.clip(edges, -(2.0**63), _BELOW_2_63).astype(np.int64)
