@@ -108,8 +108,8 @@ def _bins_from_data(patch: Patch) -> None:
 
         def cut(name: str, histogram: Any) -> Any:
             values = np.asarray(table._table.column(name).drop_null().to_numpy(), dtype=float)
-            inner = np.unique(histogram.grid.cells(np.quantile(values, [0.2, 0.4, 0.6, 0.8])))
-            firsts = histogram.grid.firsts[np.unique([0, *inner])]
+            inner = histogram.grid.snap(np.quantile(values, [0.2, 0.4, 0.6, 0.8]))
+            firsts = np.unique(np.r_[histogram.firsts[:1], inner.astype(histogram.firsts.dtype)])
             return dataclasses.replace(histogram, firsts=firsts, masses=np.full(len(firsts), 0.2))
 
         return {name: cut(name, histogram) for name, histogram in histograms.items()}
