@@ -56,6 +56,39 @@ def test_zeros_stay_zero_and_agree_with_their_flag(columns: dict, seed: int) -> 
     assert table.cost.max() < 30 * real.cost.quantile(0.999)
 
 
+@pytest.mark.parametrize("method", ["independent", "mst", "aim", "privbayes", "mwem", "gem", "adaptive"])
+def test_every_method_of_marginals_keeps_numbers_of_every_kind(method: str) -> None:
+    """Zero-inflated, heavy-tailed, coded, bounded, cyclic and dated columns, at epsilon 5."""
+    draw = np.random.default_rng(5)
+    num_rows = 4000
+    real = pd.DataFrame(
+        {
+            "cost": np.where(draw.random(num_rows) < 0.8, 0.0, np.round(np.exp(draw.normal(5, 1, num_rows)), 2)),
+            "code": draw.choice([1, 2, 99], num_rows, p=[0.6, 0.3, 0.1]),
+            "percent": np.round(100 * draw.beta(2, 5, num_rows), 1),
+            "hour": draw.integers(0, 24, num_rows),
+            "paid": np.datetime64("2024-01-01") + 30 * draw.integers(0, 12, num_rows).astype("timedelta64[D]"),
+        }
+    )
+    columns = {
+        "cost": {"kind": "real", "bounds": [0.0, 1e6], "decimals": 2, "nullable": False},
+        "code": {"kind": "integer", "bounds": [0, 999], "special": [99], "nullable": False},
+        "percent": {"kind": "real", "bounds": [0.0, 100.0], "decimals": 1, "nullable": False},
+        "hour": {"kind": "integer", "bounds": [0, 23], "cyclic": True, "nullable": False},
+        "paid": {"kind": "date", "bounds": ["2000-01-01", "2030-01-01"], "nullable": False},
+    }
+    release = us.fit(real, method, epsilon=5, schema={"columns": columns, "table": {"rows": num_rows}}, seed=1)
+    table = release.sample(num_rows, seed=2)
+    assert (table.cost == 0).mean() == pytest.approx(0.8, abs=0.05)
+    assert (table.code == 99).mean() == pytest.approx(0.1, abs=0.03)
+    assert table.code.isin([1, 2, 99]).mean() > 0.95
+    assert 0.7 * real.cost.mean() < table.cost.mean() < 1.3 * real.cost.mean()
+    assert table.cost.quantile(0.95) == pytest.approx(real.cost.quantile(0.95), rel=0.2)
+    assert table.percent.mean() == pytest.approx(real.percent.mean(), abs=3)
+    assert table.hour.mean() == pytest.approx(11.5, abs=1)
+    assert pd.to_datetime(table.paid).isin(pd.to_datetime(real.paid.unique())).mean() > 0.9
+
+
 @settings(max_examples=scaled(30))
 @given(
     heavy=st.lists(st.tuples(st.integers(0, 10**6), st.integers(300, 3000)), min_size=1, max_size=5),

@@ -10,8 +10,9 @@ MIN_SPREAD = 0.25  # lower bound on a cell's mass relative to uniform; keeps smo
 STANDS_OUT = 3.0  # a cell above this many standard deviations keeps its own mass; the cells between are pooled
 SUPPORT = 2.0
 """What the outstanding parts of a cell leave is taken for rows above this many standard deviations."""
-NEXT_TO, BEYOND = 1.0, 2.5
-"""Standard deviations above which a block holds rows: next to the outermost that stands out, and one further out."""
+NEAR, NEAR_CELLS, BEYOND = 1.0, 8, 3.0
+"""Beyond the last certain block, blocks hold rows if their sum exceeds this many standard deviations: `NEAR` for so few
+cells, which of the numbers of a tree are two doublings, and `BEYOND` for more."""
 FALSE_SPIKE = 0.01
 """The chance that noise alone makes one of the parts of a cell stand out, or extends the range of a column."""
 FAR_CELLS = 20
@@ -61,15 +62,13 @@ def cut_blocks(noisy: np.ndarray, stddev: float, stands_out: float = STANDS_OUT)
 def block_masses(blocks: Blocks, parents: np.ndarray | None, stddev: float) -> np.ndarray:
     """Masses of blocks, from their noisy sums and, below the root, from the mass of the cell that they divide.
 
-    At the root a block that does not stand out keeps only what exceeds its noise, and beyond the outermost blocks that
-    do, nothing: noise there would be a tail of rows that do not exist, and a few of them move an average. Below, the
-    mass of a parent that the outstanding blocks leave is spread over the others, unless it is within its noise: their
-    sums are shrunk towards uniform, the more the larger their noise. Masses then add up to the parent's.
+    Below the root, the mass of a parent that the outstanding blocks leave is spread over the others, unless it is
+    within its noise: their sums are shrunk towards uniform, the more the larger their noise. Masses then add up to the
+    parent's.
     """
     row, _, length, sums, stands_out = blocks
     if parents is None:
-        side, inner = _sides(blocks, stddev), np.maximum(sums - stddev * np.sqrt(length), 0.0)
-        return np.select([side == 2, stands_out | (side == 1)], [0.0, sums], inner)
+        return _root_masses(blocks, stddev)
 
     def total(weights: np.ndarray) -> np.ndarray:
         return np.maximum(np.bincount(row, weights=weights, minlength=len(parents)), 1e-12)[row]
@@ -83,25 +82,36 @@ def block_masses(blocks: Blocks, parents: np.ndarray | None, stddev: float) -> n
     return mass * parents[row] / total(mass)
 
 
-def _sides(blocks: Blocks, stddev: float) -> np.ndarray:
-    """Of the blocks of one row: 0 from the first to the last certain one, 1 for those beside that hold rows, 2 beyond.
+def _root_masses(blocks: Blocks, stddev: float) -> np.ndarray:
+    """Masses of the blocks of one row, of whose rows nothing else is known.
 
-    A block is certain if noise alone would seldom make any of them so large; without one, all are 0.
+    Between the first and the last block that noise alone would seldom make so large, one that does not stand out keeps
+    what exceeds its noise. On both sides the blocks up to some distance are kept, if together they exceed the noise of
+    their sum, and they keep that sum: rows at the ends make averages, and so would noise that is taken for rows.
     """
     order = np.argsort(blocks.first)
-    deviations = (blocks.noisy_sum / np.maximum(stddev * np.sqrt(blocks.length), 1e-300))[order]
-    certain = np.flatnonzero(deviations >= max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / blocks.length.sum()))))
-    sides = np.zeros(len(order), dtype=np.int64)
-    if len(certain) == 0:
-        return sides
-    first, last = int(certain[0]), int(certain[-1])
-    while first > 0 and deviations[first - 1] >= (NEXT_TO if first == certain[0] else BEYOND):
-        first -= 1
-    while last + 1 < len(order) and deviations[last + 1] >= (NEXT_TO if last == certain[-1] else BEYOND):
-        last += 1
-    at = np.arange(len(order))
-    sides[order] = np.select([(at < first) | (at > last), (at < certain[0]) | (at > certain[-1])], [2, 1], 0)
-    return sides
+    _, _, length, sums, stands_out = (part[order] for part in blocks)
+    spread = stddev * np.sqrt(length)
+    masses = np.where(stands_out, sums, np.maximum(sums - spread, 0.0))
+    threshold = max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / length.sum())))
+    certain = np.flatnonzero(sums >= np.maximum(threshold * spread, 1e-300))
+    if len(certain) > 0:
+        for side in (np.arange(certain[-1] + 1, len(order)), np.arange(certain[0])[::-1]):
+            masses[side] = _end_masses(sums[side], length[side], stddev)
+    found = np.empty_like(masses)
+    found[order] = masses
+    return found
+
+
+def _end_masses(sums: np.ndarray, length: np.ndarray, stddev: float) -> np.ndarray:
+    """Masses of blocks beyond the last certain one, from there outwards."""
+    masses = np.zeros_like(sums)
+    together, cells = np.cumsum(sums), np.cumsum(length)
+    excess = together - np.where(cells <= NEAR_CELLS, NEAR, BEYOND) * stddev * np.sqrt(cells)
+    if len(sums) > 0 and (best := int(np.argmax(excess))) >= 0 and excess[best] > 0:
+        parts = np.maximum(sums[: best + 1], 0.0)
+        masses[: best + 1] = parts * together[best] / parts.sum()
+    return masses
 
 
 def outermost_heavy(noisy: np.ndarray, stddev: float, gap: int | None = None) -> tuple[int, int] | None:
