@@ -121,6 +121,8 @@ listed_rows = st.lists(st.lists(st.sampled_from(LISTED), min_size=3, max_size=3)
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 @example(1e-4)
+@example(9_999_999_999.5)
+@example(10_000_000_000.5)
 @example(1e15)
 @example(2.0**53)
 def test_a_listed_real_has_the_text_of_the_column(value: float) -> None:

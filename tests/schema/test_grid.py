@@ -73,6 +73,15 @@ def test_round_numbers_have_cells_of_their_own(grid: Grid, round_numbers: list[f
     assert np.all(histogram.is_single[cells])
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3, 32])
+def test_all_floats_are_drawn_without_overflow(parts: int) -> None:
+    largest = np.finfo(float).max
+    histogram = Histogram.flat(Grid(-largest, largest, "real"), num_bins=parts)
+    drawn = histogram.draw(np.repeat(np.arange(parts), 100), generator=np.random.default_rng(0)).reshape(parts, -1)
+    assert np.all((drawn.T >= histogram.firsts) & (drawn.T <= histogram.lasts))
+    assert np.all(drawn.max(axis=1) / largest - drawn.min(axis=1) / largest > 1.8 / parts)
+
+
 def test_cells_grow_with_the_number() -> None:
     """So that bounds a thousand times too wide leave the rows as many cells as before, up to a constant."""
     for upper in (10**6, 10**9):

@@ -56,8 +56,10 @@ def as_text(value: Category | None) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)  # of any size, unlike those of Arrow
-    if 1e-4 <= abs(value) < 1e15:  # as Arrow writes it, but faster
-        return str(int(value)) if value.is_integer() else repr(value)
+    if value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if 1e-4 <= abs(value) < 1e10:  # as Arrow writes it, but faster
+        return repr(value)
     return str(as_strings(pa.array([value]))[0])
 
 

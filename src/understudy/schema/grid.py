@@ -158,7 +158,8 @@ class Grid:
             offsets = np.floor(lengths).astype(np.uint64)
             return np.asarray(firsts.astype(np.int64).view(np.uint64) + offsets).view(np.int64)
         if self.has_equal_parts:
-            numbers = firsts + lengths * (self.upper / 2 - self.lower / 2) * 2
+            half = lengths * (self.upper / 2 - self.lower / 2)  # added twice: the difference may overflow
+            numbers = firsts + half + half
         else:
             numbers = _unstretch(_stretch(firsts.astype(float), self._unit) + lengths, self._unit)
         if self.integral:
