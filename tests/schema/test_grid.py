@@ -78,7 +78,7 @@ def test_all_floats_are_drawn_without_overflow(parts: int) -> None:
     largest = np.finfo(float).max
     histogram = Histogram.flat(Grid(-largest, largest, "real"), num_bins=parts)
     drawn = histogram.draw(np.repeat(np.arange(parts), 100), generator=np.random.default_rng(0)).reshape(parts, -1)
-    assert np.all((drawn.T >= histogram.firsts) & (drawn.T <= histogram.lasts))
+    assert np.all((drawn >= histogram.firsts[:, None]) & (drawn <= histogram.lasts[:, None]))
     assert np.all(drawn.max(axis=1) / largest - drawn.min(axis=1) / largest > 1.8 / parts)
 
 
