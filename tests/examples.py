@@ -3,6 +3,7 @@
 import os
 
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 PROFILES = {"understudy": 25, "thorough": 200}
 """Examples of a property, by profile."""
@@ -18,6 +19,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(PROFILE)
+# Nor on which modules the tests before happened to load, whose constants would be among the values that are tried.
+if hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = providers.Constants
 
 
 def scaled(percent: int) -> int:
