@@ -1,5 +1,6 @@
 """The pages of the reference that are written from the code, when the site is built: commands.md and python.md."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -51,7 +52,11 @@ def python_page() -> str:
         elif callable(value):
             groups["Functions"].append(f"understudy.{name}")
     groups["Learners"] = [f"understudy.learners.{name}" for name in understudy.learners.__all__]
-    in_graphs = [name for name in understudy.graphs.__all__ if name not in understudy.__all__]
+    in_graphs = [
+        name
+        for name, value in vars(understudy.graphs).items()
+        if not inspect.ismodule(value) and not name.startswith("_") and name not in understudy.__all__
+    ]
     for name in in_graphs:
         is_class = isinstance(getattr(understudy.graphs, name), type)
         groups["Classes" if is_class else "Functions"].append(f"understudy.graphs.{name}")

@@ -37,7 +37,8 @@ UNCHECKED = {
     "privacy.mechanisms.scoring": "the same of functions of one row",
     "privacy.noise.samplers": "they draw number by number: their tests would take four times as long",
     "privacy.rows.rows": "Python 3.11 asks remote codes for their rows to see whether they are `Codes`; they refuse",
-    "privacy.rows.spark": "the same; and it names types of Spark, which need not be installed",
+    "privacy.rows.table": "its local functions are sent to a cluster, and checked ones cannot be pickled",
+    "privacy.rows.spark": "as of rows; and it names types of Spark, which need not be installed",
 }
 """Modules that are left out, and why."""
 

@@ -25,7 +25,7 @@ from understudy.run import run as owner
 from understudy.run import sources
 from understudy.run.plan import plan_run
 from understudy.schema import Column
-from understudy.tables import cast, cells, reading, stream
+from understudy.tables import cast, cells, frames, reading
 
 Patch = pytest.MonkeyPatch
 NOWHERE = "–"
@@ -162,7 +162,7 @@ def _types_of_the_source(patch: Patch) -> None:
     def kept(*args: Any, **more: Any) -> Any:
         return sound(*args, **{**more, "keep_types": True})
 
-    for module in (reading, stream):
+    for module in (reading, frames):
         patch.setattr(module, "output_schema", kept)
 
 

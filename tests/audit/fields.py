@@ -84,6 +84,7 @@ WORDS: dict[str, tuple[str, str]] = {
     r"\b[0-9a-f]{64}\b": ("HASH", DIGEST),
     r"\b[\d.]+% of the model's rows satisfy": ("N% of the model's rows satisfy", "rows of the model are counted"),
     r"(values kept: .*?)(\.|$)": (r"values kept\2", LISTED),
+    r"(dates were estimated privately: ).*?(\. Values outside|$)": (r"\1ends\2", ESTIMATED),
     r"(Values in fewer than about )[\d,]+ rows": (r"\1N rows", "a threshold, by the noisy number of rows"),
     r"[\d,]+ synthetic edges": ("N synthetic edges", "the noisy number of edges"),
     r"(\| (?:`[^`|]*`(?:, )?)+ \| )[\d,]+( \|)": (r"\1N\2", f"cells of a marginal: {ESTIMATED}"),
