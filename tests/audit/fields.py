@@ -88,6 +88,7 @@ WORDS: dict[str, tuple[str, str]] = {
     r"(Values in fewer than about )[\d,]+ rows": (r"\1N rows", "a threshold, by the noisy number of rows"),
     r"[\d,]+ synthetic edges": ("N synthetic edges", "the noisy number of edges"),
     r"(\| (?:`[^`|]*`(?:, )?)+ \| )[\d,]+( \|)": (r"\1N\2", f"cells of a marginal: {ESTIMATED}"),
+    r'("cells": )[\d,]+': (r"\1N", f"the same in JSON: {ESTIMATED}"),
     r'^<td class="n">[\d,]+</td>$': ("a whole number", f"among others, cells of a marginal: {ESTIMATED}"),
     r"of [\d,]+ units?\b": ("of N units", SAMPLED),
 }
