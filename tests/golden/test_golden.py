@@ -130,7 +130,7 @@ CASES = {
     "dpgan_modes": Case(method=f"dpgan({SMALL}, features=modes, num_modes=4)"),
     "dpgan_adaptive": Case(method=f"dpgan({SMALL}, adaptive_clip=quantile, clip_groups=2)"),
     "dpgan_public": Case(method=f"dpgan({SMALL}, warm_steps=6, adaptive_clip=public)", public=True),
-    "dpgan_resumed": Case(method=f"dpgan(steps=40, sampling_rate=0.3, {NETS})", killed_at=0.3),
+    "dpgan_resumed": Case(method=f"dpgan(steps=12, sampling_rate=0.3, {NETS})", killed_at=0.3),
     "dpctgan": Case(method=f"dpctgan({SMALL})"),
     "pategan": Case(method=f"pategan({VOTES})"),
     "patectgan": Case(method=f"patectgan({VOTES})"),
