@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import understudy as us
 from tests.builders import raises
@@ -17,7 +18,15 @@ from understudy.encoding.features import FEATURES, layout_of
 from understudy.encoding.fit import _column_codec, cut_bins, divide_coarse
 from understudy.errors import SchemaError
 from understudy.models.inputs import bin_middles
-from understudy.privacy.mechanisms.blocks import block_masses, cut_blocks
+from understudy.privacy.mechanisms.blocks import (
+    EMPTY,
+    FALSE_SPIKE,
+    NEAR_CELLS,
+    _first_fractions,
+    certain_range,
+    extended,
+    root_masses,
+)
 from understudy.privacy.mechanisms.discovery import Binning
 from understudy.schema import Column, Domain
 from understudy.schema.grid import Grid, Histogram
@@ -157,15 +166,75 @@ def test_special_values_are_checked_before_anything_is_charged(column: dict, mes
 
 
 def test_noise_beyond_the_rows_makes_no_tail() -> None:
-    """Of 4,000 empty cells after 100 full ones, next to nothing is left: at most the block that touches the rows."""
+    """Of 4,000 empty cells after 100 full ones, next to nothing is left: at most those next to the rows."""
     draw = np.random.default_rng(0)
     left = []
     for _ in range(50):
-        noisy = np.r_[np.full(100, 500.0), np.zeros(3996)] + draw.normal(0, 30, 4096)
-        blocks = cut_blocks(noisy[None], 30.0)
-        masses = block_masses(blocks, None, 30.0)
-        left.append(masses[blocks.first >= 228].sum() / masses.sum())
+        noisy = np.r_[np.full(100, 500), np.zeros(3996, dtype=int)] + np.rint(draw.normal(0, 30, 4096)).astype(int)
+        masses = root_masses(noisy, np.arange(4097.0), 30.0, 50_000, complete=True)
+        left.append(masses[228:].sum() / masses.sum())
     assert np.mean(left) < 1e-3
+
+
+def test_few_rows_stay_where_they_may_be() -> None:
+    """800 rows of which no cell stands out of noise of 70: what cannot be told is spread evenly, not dropped."""
+    draw = np.random.default_rng(1)
+    errors, evenly = [], []
+    for _ in range(40):
+        exact = np.bincount(draw.integers(24, 72, 800), minlength=72)
+        noisy = exact + np.rint(draw.normal(0, 70, 72)).astype(int)
+        masses = root_masses(noisy, np.arange(73.0), 70.0, 800, complete=True)
+        assert masses.sum() == pytest.approx(800)
+        errors.append(np.abs(np.cumsum(masses - exact)).mean() / 800)
+        evenly.append(np.abs(np.cumsum(800 / 72 - exact)).mean() / 800)
+    assert np.mean(errors) < 0.85 * np.mean(evenly)
+
+
+def test_expected_fractions_are_those_of_the_stated_beliefs() -> None:
+    """Against sums over a fine grid of divisions, for every part of the belief."""
+    draw = np.random.default_rng(2)
+    for _ in range(200):
+        mass, noise = 10 ** draw.uniform(1, 4), draw.uniform(5, 100, 2) ** 2
+        true = draw.choice([0.0, 1.0, draw.random()])
+        sums = mass * np.array([true, 1 - true]) + draw.normal(0, np.sqrt(noise))
+        lengths, few = draw.random(2) + 0.01, draw.random()
+        at = (np.arange(20_000) + 0.5) / 20_000
+        likelihood = lambda f: stats.norm.logpdf(sums[0], mass * f, noise[0] ** 0.5) + stats.norm.logpdf(  # noqa: E731
+            sums[1], mass * (1 - f), noise[1] ** 0.5
+        )
+        even, highest = lengths[0] / lengths.sum(), likelihood(at).max()
+        if highest < max(likelihood(0.0), likelihood(1.0), likelihood(even)) - 700:
+            continue  # nothing of the grid is left
+        prior = np.array([EMPTY, EMPTY, few * (0.5 - EMPTY), few * (0.5 - EMPTY)])
+        inside = np.exp(likelihood(at) - highest)
+        weights = prior * np.r_[np.exp([likelihood(f) - highest for f in (0.0, 1.0, even)]), inside.mean()]
+        none, every, *others = weights / weights.sum()
+        expected = every + others[0] * even + others[1] * (inside @ at / inside.sum())
+        expected = 0.0 if none >= 0.5 else 1.0 if every >= 0.5 else expected
+        found = _first_fractions(sums[None], lengths[None], noise[None], np.array([mass]), np.array([few]))
+        assert found[0] == pytest.approx(expected, abs=2e-3)
+
+
+def test_a_mass_that_becomes_thinner_goes_on_for_a_doubling() -> None:
+    edges = np.r_[0.0, 2.0 ** np.arange(11)]
+    thinner = np.r_[400.0, 400.0, 200.0, 100.0, 50.0, np.zeros(6)]
+    assert extended(thinner, edges)[4:7].tolist() == [50.0, 25.0, 0.0]
+    assert extended(thinner[::-1], -edges[::-1])[::-1][4:7].tolist() == [50.0, 25.0, 0.0]
+    steep = np.r_[50.0, 50.0, 100.0, 200.0, 400.0, np.zeros(6)]
+    assert extended(steep, edges).tolist() == steep.tolist()
+    assert extended(np.zeros(11), edges).tolist() == [0.0] * 11
+
+
+def test_noise_alone_seldom_extends_a_range() -> None:
+    """Rows in one cell of 4,096: noise extends the range to a far cell in about 1 of 100 columns, on each side."""
+    draw = np.random.default_rng(3)
+    far = 0
+    for _ in range(400):
+        noisy = np.rint(draw.normal(0, 30, 512)).astype(int)
+        noisy[255] += 10_000
+        low, high = certain_range(noisy, 30.0)
+        far += low < 255 - 2 * NEAR_CELLS or high > 256 + 2 * NEAR_CELLS
+    assert far <= stats.binom.isf(1e-6, 400, 4 * FALSE_SPIKE)
 
 
 def test_ranges_are_divided_only_where_rows_exceed_noise() -> None:

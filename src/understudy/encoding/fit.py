@@ -217,7 +217,10 @@ def _histograms(
     two = {name: Histogram.flat(grid, num_bins=2) for name, grid in grids.items() if grid.is_two_integers}
     levels = {column.name: charged_levels(column, binning) for column in numeric if column.name not in two}
     queried = convert_columns(table, _numbers_of([column for column in numeric if column.name in levels]))
-    found = discover_histograms(queried, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
+    complete = [column.name for column in numeric if not column.nullable]
+    found = discover_histograms(
+        queried, grids, levels, plan["histograms"], ledger, num_rows=num_rows, complete=complete
+    )
     least = SPLIT_AT * event_of(plan["histograms"], DiscreteGaussian).stddev / num_rows
     return two | {name: divide_coarse(each, binning.max_bins, least) for name, each in found.items()}
 

@@ -78,6 +78,11 @@ class Grid:
     def num_cells(self) -> int:
         return len(self.firsts)
 
+    def edges_of(self, starts: Int[np.ndarray, " parts"]) -> Float[np.ndarray, " edges"]:
+        """The edges, halved so that no difference overflows, of parts that begin with these cells and follow each
+        other."""
+        return np.r_[self.firsts[starts].astype(float), float(self.upper) + self.integral] / 2
+
     @property
     def num_values(self) -> int:
         """Of a grid of whole numbers, how many there are."""

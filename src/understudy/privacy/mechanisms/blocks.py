@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 MIN_SPREAD = 0.25  # lower bound on a cell's mass relative to uniform; keeps smooth columns smooth under noise
 STANDS_OUT = 3.0  # a cell above this many standard deviations keeps its own mass; the cells between are pooled
@@ -14,7 +14,11 @@ NEAR, NEAR_CELLS, BEYOND = 1.0, 8, 3.0
 """Beyond the last certain block, blocks hold rows if their sum exceeds this many standard deviations: `NEAR` for so few
 cells, which of the numbers of a tree are two doublings, and `BEYOND` for more."""
 FALSE_SPIKE = 0.01
-"""The chance that noise alone makes one of the parts of a cell stand out, or extends the range of a column."""
+"""The chance that noise alone makes one of the cells stand out, or extends the range of a column."""
+UNLOCATED = 0.2
+"""If more than this fraction of the rows is outside the range of the certain blocks, it may be anywhere."""
+EMPTY = 0.05
+"""How probable it is, before anything is counted, that all rows of a range are in one particular half of it."""
 FAR_CELLS = 20
 """Powers of two without a heavy cell, a factor of a million, beyond which a block is far from the others."""
 FAR_CHANCE = 1e-8
@@ -59,16 +63,13 @@ def cut_blocks(noisy: np.ndarray, stddev: float, stands_out: float = STANDS_OUT)
     return Blocks(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
-def block_masses(blocks: Blocks, parents: np.ndarray | None, stddev: float) -> np.ndarray:
-    """Masses of blocks, from their noisy sums and, below the root, from the mass of the cell that they divide.
+def block_masses(blocks: Blocks, parents: np.ndarray, stddev: float) -> np.ndarray:
+    """Masses of blocks, from their noisy sums and from the mass of the cell that they divide.
 
-    Below the root, the mass of a parent that the outstanding blocks leave is spread over the others, unless it is
-    within its noise: their sums are shrunk towards uniform, the more the larger their noise. Masses then add up to the
-    parent's.
+    The mass of a parent that the outstanding blocks leave is spread over the others, unless it is within its noise:
+    their sums are shrunk towards uniform, the more the larger their noise. Masses then add up to the parent's.
     """
     row, _, length, sums, stands_out = blocks
-    if parents is None:
-        return _root_masses(blocks, stddev)
 
     def total(weights: np.ndarray) -> np.ndarray:
         return np.maximum(np.bincount(row, weights=weights, minlength=len(parents)), 1e-12)[row]
@@ -82,36 +83,128 @@ def block_masses(blocks: Blocks, parents: np.ndarray | None, stddev: float) -> n
     return mass * parents[row] / total(mass)
 
 
-def _root_masses(blocks: Blocks, stddev: float) -> np.ndarray:
-    """Masses of the blocks of one row, of whose rows nothing else is known.
+def root_masses(noisy: np.ndarray, edges: np.ndarray, stddev: float, num_rows: int, complete: bool) -> np.ndarray:
+    """Expected masses of the cells at the root of a tree, of whose rows only the number is known.
 
-    Between the first and the last block that noise alone would seldom make so large, one that does not stand out keeps
-    what exceeds its noise. On both sides the blocks up to some distance are kept, if together they exceed the noise of
-    their sum, and they keep that sum: rows at the ends make averages, and so would noise that is taken for rows.
+    `complete`: all rows are counted, none is missing. Outside the range that certainly holds rows there are none,
+    unless too many would be missing.
     """
-    order = np.argsort(blocks.first)
-    _, _, length, sums, stands_out = (part[order] for part in blocks)
-    spread = stddev * np.sqrt(length)
-    masses = np.where(stands_out, sums, np.maximum(sums - spread, 0.0))
-    threshold = max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / length.sum())))
-    certain = np.flatnonzero(sums >= np.maximum(threshold * spread, 1e-300))
-    if len(certain) > 0:
-        for side in (np.arange(certain[-1] + 1, len(order)), np.arange(certain[0])[::-1]):
-            masses[side] = _end_masses(sums[side], length[side], stddev)
-    found = np.empty_like(masses)
-    found[order] = masses
-    return found
-
-
-def _end_masses(sums: np.ndarray, length: np.ndarray, stddev: float) -> np.ndarray:
-    """Masses of blocks beyond the last certain one, from there outwards."""
-    masses = np.zeros_like(sums)
-    together, cells = np.cumsum(sums), np.cumsum(length)
-    excess = together - np.where(cells <= NEAR_CELLS, NEAR, BEYOND) * stddev * np.sqrt(cells)
-    if len(sums) > 0 and (best := int(np.argmax(excess))) >= 0 and excess[best] > 0:
-        parts = np.maximum(sums[: best + 1], 0.0)
-        masses[: best + 1] = parts * together[best] / parts.sum()
+    if not stddev:
+        return np.maximum(noisy, 0).astype(float)
+    total = float(noisy.sum())
+    if complete and abs(total - num_rows) <= 4 * stddev * math.sqrt(len(noisy)):  # else the declared number is wrong
+        total = float(num_rows)
+    else:
+        complete, total = False, min(max(total, 0.0), float(num_rows)) or 1.0
+    low, high = certain_range(noisy, stddev)
+    located = float(noisy[low:high].sum())
+    unsure = stddev * math.sqrt(high - low) if complete else 2 * stddev * math.sqrt(len(noisy) - (high - low))
+    if total - located > max(UNLOCATED * total, unsure):
+        low, high = 0, len(noisy)
+    masses = np.zeros(len(noisy))
+    rows = total if complete or high - low == len(noisy) else max(located, 1.0)
+    masses[low:high] = expected_masses(noisy[low:high], np.diff(edges[low : high + 1]), stddev, rows)
     return masses
+
+
+def extended(masses: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """The same with a mass in the doubling beyond the outermost one, on each side on which masses become thinner.
+
+    Rows that are too few to stand out of the noise make averages; what is measured later tells how many there are. A
+    mass that falls by some factor from doubling to doubling falls by the same once more.
+    """
+    return np.asarray(_extended_up(_extended_up(masses, edges)[::-1], -edges[::-1])[::-1])
+
+
+def _extended_up(masses: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    end = np.flatnonzero(masses)[-1] + 1 if masses.any() else 0
+    before, last, after = (int(np.searchsorted(edges, factor * edges[end])) for factor in (0.25, 0.5, 2.0))
+    after = min(after, len(masses))
+    previous, outer = masses[before:last].sum(), masses[last:end].sum()
+    if not (edges[end] > 0 and before > 0 and last < end < after and outer < previous):
+        return masses
+    masses = masses.copy()
+    masses[end:after] = outer**2 / previous * np.diff(edges[end : after + 1]) / edges[end]
+    return masses
+
+
+def certain_range(noisy: np.ndarray, stddev: float) -> tuple[int, int]:
+    """The first cell of the range that certainly holds rows, and the cell after its last; all cells if none does.
+
+    From the first to the last block that noise alone would seldom make so large, and on both sides the blocks up to
+    some distance, if together they exceed the noise of their sum: rows at the ends make averages, and so would noise
+    that is taken for rows.
+    """
+    blocks = cut_blocks(noisy[None], stddev)
+    order = np.argsort(blocks.first)
+    _, first, length, sums, _ = (part[order] for part in blocks)
+    threshold = max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / len(noisy))))
+    certain = np.flatnonzero(sums >= np.maximum(threshold * stddev * np.sqrt(length), 1e-300))
+    if len(certain) == 0:
+        return 0, len(noisy)
+    above, below = np.arange(certain[-1] + 1, len(order)), np.arange(certain[0])[::-1]
+    last = certain[-1] + _num_near(sums[above], length[above], stddev)
+    return int(first[certain[0] - _num_near(sums[below], length[below], stddev)]), int(first[last] + length[last])
+
+
+def _num_near(sums: np.ndarray, length: np.ndarray, stddev: float) -> int:
+    """How many of the blocks beyond the last certain one hold rows, from there outwards."""
+    cells = np.cumsum(length)
+    excess = np.cumsum(sums) - np.where(cells <= NEAR_CELLS, NEAR, BEYOND) * stddev * np.sqrt(cells)
+    return int(np.argmax(excess)) + 1 if len(sums) > 0 and excess.max() > 0 else 0
+
+
+def expected_masses(noisy: np.ndarray, lengths: np.ndarray, stddev: float, num_rows: float) -> np.ndarray:
+    """The masses of cells that are expected given their noisy counts and the number of rows in all of them.
+
+    Cells that stand out keep their counts. The other rows are divided between halves, quarters and so on of the range:
+    beforehand each half may be empty, rows may be as dense in both, or any division is as probable as any other.
+    """
+    peaks = noisy * (noisy >= max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / len(noisy)))) * stddev)
+    is_peak = peaks > 0
+    rest = num_rows - peaks.sum()
+    if is_peak.any() and rest < SUPPORT * stddev * math.sqrt(is_peak.sum()):
+        return np.asarray(peaks * num_rows / peaks.sum())
+    depth = (len(noisy) - 1).bit_length()
+    levels = [
+        [np.pad(np.where(is_peak, 0.0, part), (0, 2**depth - len(noisy))) for part in (noisy, lengths, noisy == noisy)]
+    ]
+    in_peaks = [np.pad(peaks, (0, 2**depth - len(noisy)))]
+    for _ in range(depth):
+        levels.append([part[0::2] + part[1::2] for part in levels[-1]])
+        in_peaks.append(in_peaks[-1][0::2] + in_peaks[-1][1::2])
+    masses = np.array([rest])
+    for level in range(depth - 1, -1, -1):
+        sums, long, cells = (part.reshape(-1, 2) for part in levels[level])
+        # Rows that are few beside those that are known to be in the cells that stand out are probably near to them.
+        few = masses / np.maximum(masses + in_peaks[level + 1], 1e-9)
+        first = _first_fractions(sums, long, stddev**2 * cells, masses, few)
+        masses = np.stack([masses * first, masses * (1 - first)], axis=1).ravel()
+    return np.asarray(masses[: len(noisy)] + peaks)
+
+
+def _first_fractions(
+    sums: np.ndarray, lengths: np.ndarray, variances: np.ndarray, masses: np.ndarray, few: np.ndarray
+) -> np.ndarray:
+    """The expected fraction of each mass that is in the first of two halves; 0 or 1 where that is the most probable."""
+    divided = (variances > 0).all(axis=1) & (masses > 1e-9)
+    (first, second), (noise_first, noise_second) = sums[divided].T, variances[divided].T
+    mass, precision = masses[divided], 1 / noise_first + 1 / noise_second
+    estimate = (first / noise_first + (mass - second) / noise_second) / (mass * precision)
+    stddev = 1 / (mass * np.sqrt(precision))
+    total = lengths[divided].sum(axis=1)
+    evenly = np.where(total > 0, lengths[divided, 0] / np.where(total > 0, total, 1.0), 0.5)
+    low, high = -estimate / stddev, (1 - estimate) / stddev
+    inside = np.maximum(special.ndtr(high) - special.ndtr(low), 1e-300)
+    anywhere = np.clip(estimate + stddev * (stats.norm.pdf(low) - stats.norm.pdf(high)) / inside, 0.0, 1.0)
+    logs = [stats.norm.logpdf(estimate, at, stddev) for at in (np.zeros_like(mass), np.ones_like(mass), evenly)]
+    logs = np.stack([*logs, np.log(inside)])
+    logs[:2] += math.log(EMPTY)
+    logs[2:] += math.log((1 - 2 * EMPTY) / 2) + np.log(np.maximum(few[divided], 1e-12))
+    none, all_, even, any_ = special.softmax(logs, axis=0)
+    found = np.asarray(variances[:, 0] > 0, dtype=float)  # where one half has no cells
+    found[divided] = np.where(none >= 0.5, 0.0, np.where(all_ >= 0.5, 1.0, all_ + even * evenly + any_ * anywhere))
+    return found
 
 
 def outermost_heavy(noisy: np.ndarray, stddev: float, gap: int | None = None) -> tuple[int, int] | None:

@@ -17,7 +17,7 @@ import bisect
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
@@ -36,7 +36,9 @@ from understudy.privacy.mechanisms.blocks import (
     STANDS_OUT,
     block_masses,
     cut_blocks,
+    extended,
     outermost_heavy,
+    root_masses,
 )
 from understudy.privacy.noise.source import discrete_gaussian_tail, with_noise
 from understudy.privacy.rows.batches import add_each
@@ -364,8 +366,9 @@ def discover_histograms(
     ledger: Ledger,
     *,
     num_rows: int,
+    complete: Collection[str] = (),
 ) -> dict[str, Histogram]:
-    """For each numeric column a tree of noisy counts, as ranges of cells with masses.
+    """For each numeric column a tree of noisy counts, as ranges of cells with masses; `complete`: those without nulls.
 
     Formal guarantee: the cost of `query`, with `levels` vectors for a column: on each level one unit's rows fall into
     cells of one histogram, so they change it by at most the event's sensitivity; which cells are split depends on
@@ -378,7 +381,8 @@ def discover_histograms(
     for names in portions(columns._names, lambda name: grids[name].num_cells, PASS_CELLS):
         count = functools.partial(_count_cells, grids={name: grids[name] for name in names})
         for name, exact in zip(names, columns.only(names)._batches.fold(count, add_each), strict=True):
-            found[name] = _noisy_tree(exact, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)
+            tree = functools.partial(_noisy_tree, num_rows=num_rows, complete=name in complete)
+            found[name] = tree(exact, grids[name], levels[name], event.stddev, ledger)
     return found
 
 
@@ -388,15 +392,21 @@ def _count_cells(batch: Mapping[str, np.ndarray], grids: Mapping[str, Grid]) -> 
 
 
 def _noisy_tree(
-    exact_cells: np.ndarray, grid: Grid, charged: int, stddev: float, ledger: Ledger, *, num_rows: int
+    exact_cells: np.ndarray,
+    grid: Grid,
+    charged: int,
+    stddev: float,
+    ledger: Ledger,
+    *,
+    num_rows: int,
+    complete: bool,
 ) -> Histogram:
-    """Splits heavy cells level by level; then spreads each cell's mass over its parts."""
+    """Splits heavy cells level by level, by their noisy counts; then spreads each cell's mass over its parts."""
     levels, branching = grid.levels(most=charged)
     repeats = charged // levels  # levels that are charged but not needed repeat the counts, which are averaged
     scale = stddev / math.sqrt(repeats)
-    parents: np.ndarray = np.zeros(1, dtype=np.int64)
-    masses: np.ndarray | None = None  # at the root nothing is known yet
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    parents, masses, heavy = np.zeros(1, dtype=np.int64), np.zeros(1), 0.0
+    found: list[tuple[np.ndarray, np.ndarray]] = []
     for level in range(1, levels + 1):
         width = branching ** (levels - level)
         children = parents[:, None] * branching + np.arange(branching)
@@ -406,20 +416,30 @@ def _noisy_tree(
         if level == 1:  # a declared size far above the true one must not hide heavy cells
             most = max(0.0, float(noisy.sum())) + 4 * scale * math.sqrt(noisy.size)
             heavy = max(SPLIT_AT * stddev, min(num_rows, most) / 1000)
-        stands_out = STANDS_OUT if level == 1 else max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / branching)))
-        blocks = cut_blocks(noisy, scale, stands_out)
-        mass = block_masses(blocks, masses, scale)
-        starts = children[blocks.row, blocks.first] * width
-        split = (blocks.length == 1) & (mass >= heavy) & (level < levels)
-        found.append((starts[~split], (starts + blocks.length * width)[~split], mass[~split]))
+            starts = np.arange(0, grid.num_cells, width)
+            noisy = noisy[0, : len(starts)]
+            edges = grid.edges_of(starts)
+            mass = root_masses(noisy, edges, scale, num_rows, complete)
+            if stddev and not grid.has_equal_parts:
+                mass = extended(mass, edges)
+            split = (noisy >= heavy) & (level < levels)
+        else:
+            stands_out = max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / branching)))
+            blocks = cut_blocks(noisy, scale, stands_out)
+            mass = block_masses(blocks, masses, scale)
+            starts = children[blocks.row, blocks.first] * width
+            split = (blocks.length == 1) & (blocks.noisy_sum >= heavy) & (level < levels)
+        found.append((starts[~split], mass[~split]))
         if not split.any():
             break
         order = np.argsort(starts[split])
         parents, masses = starts[split][order] // width, mass[split][order]
-    starts, stops, mass = (np.concatenate(part) for part in zip(*found, strict=True))
+    starts, mass = (np.concatenate(part) for part in zip(*found, strict=True))
     kept = np.argsort(starts)[: np.count_nonzero(starts < grid.num_cells)]
-    starts, stops, mass = starts[kept], np.minimum(stops[kept], grid.num_cells), mass[kept]
-    shares = mass / mass.sum() if mass.sum() > 0 else (stops - starts) / grid.num_cells
+    starts, mass = starts[kept], mass[kept]
+    joined = np.r_[True, (mass[1:] > 0) | (mass[:-1] > 0)]  # neighbours without a mass are one range
+    starts, mass = starts[joined], mass[joined]
+    shares = mass / mass.sum() if mass.sum() > 0 else np.diff(np.r_[starts, grid.num_cells]) / grid.num_cells
     return Histogram(grid, grid.firsts[starts], rounded(shares))
 
 
