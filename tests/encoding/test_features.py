@@ -80,7 +80,7 @@ def encoded(table: pa.Table, declared: us.Schema) -> tuple[Codec, PrivateRows]:
 @pytest.mark.parametrize("nullable", [False, True])
 def test_bits_of_every_small_range(whole: int, nullable: bool) -> None:
     """Most significant first; codes that no value has become the greatest value, which is the nearest."""
-    column = Bits((0.0, 1.0), whole, nullable)
+    column = Bits((0.0, 1.0), whole, nullable, ())
     positions = (np.arange(whole) + 0.5) / whole
     positions = np.r_[positions, np.nan] if nullable else positions
     features = column.encode(Values(np.zeros(len(positions), int), positions, positions))
@@ -99,14 +99,14 @@ def test_bits_of_every_small_range(whole: int, nullable: bool) -> None:
 
 def test_lines_there_and_back() -> None:
     positions = np.r_[0.0, np.random.default_rng(0).random(1000), 1.0, np.nan]
-    column = Line(EDGES, None, True)
+    column = Line(EDGES, None, True, ())
     codes, back = column.decode(
         column.encode(Values(np.zeros(len(positions), int), positions, positions)).astype(np.float32)
     )
     np.testing.assert_allclose(back, positions, atol=1e-6)
     assert codes[-1] == 3
     np.testing.assert_array_equal(codes[:-1], np.searchsorted([0.25, 0.5], back[:-1], side="right"))
-    whole = Line((0.0, 1.0), 1000, False)  # any number becomes a whole one
+    whole = Line((0.0, 1.0), 1000, False, ())  # any number becomes a whole one
     rounded = whole.decode(np.random.default_rng(1).uniform(-1, 1, (500, 1)))[1] * 1000 - 0.5
     np.testing.assert_allclose(rounded, np.rint(rounded), atol=1e-6)
     assert 0 <= rounded.min() < rounded.max() <= 999
@@ -116,7 +116,7 @@ def test_modes_there_and_back() -> None:
     """Within four standard deviations the error is below 1e-5; beyond, a number is moved to that end."""
     draw = np.random.default_rng(0)
     for mean, stddev in ((0.5, 0.1), (0.2, 1e-6), (0.7, 0.02)):
-        column = Modes(EDGES, None, True, (mean,), (stddev,), (1.0,))
+        column = Modes(EDGES, None, True, (), (mean,), (stddev,), (1.0,))
         positions = mean + stddev * np.r_[-4.0, draw.uniform(-4, 4, 500), 4.0]
         back = column.decode(column.encode(Values(np.zeros(502, int), positions, draw.random(502))).astype(np.float32))[
             1
@@ -131,7 +131,7 @@ def test_modes_there_and_back() -> None:
 
 def test_components_are_drawn_by_their_posterior() -> None:
     """By frequencies over rows with one value: a two-sided binomial test that fails by chance once in 10^6."""
-    column = Modes(EDGES, None, False, (0.4, 0.6), (0.1, 0.05), (0.7, 0.3))
+    column = Modes(EDGES, None, False, (), (0.4, 0.6), (0.1, 0.05), (0.7, 0.3))
     densities = np.array([0.7 * stats.norm.pdf(0.52, 0.4, 0.1), 0.3 * stats.norm.pdf(0.52, 0.6, 0.05)])
     uniform = np.random.default_rng(3).random(20_000)
     drawn = column.encode(Values(np.zeros(20_000, int), np.full(20_000, 0.52), uniform))[:, 0].sum()
@@ -441,7 +441,7 @@ def test_bad_settings_are_refused(settings: str, setting: str) -> None:
 
 
 def test_heads_give_what_layouts_read() -> None:
-    layout = Layout((OneHot(3), Line(EDGES, 1000, True), Bits((0.0, 1.0), 11, False)))
+    layout = Layout((OneHot(3), Line(EDGES, 1000, True, ()), Bits((0.0, 1.0), 11, False, ())))
     logits = 3 * jax.random.normal(jax.random.key(0), (200, num_features(layout.blocks)))
     features = np.asarray(activate(logits, layout.blocks, temperature=0.5, key=jax.random.key(1)))
     np.testing.assert_allclose(features[:, :3].sum(axis=1), 1, atol=1e-5)
@@ -455,7 +455,7 @@ def test_heads_give_what_layouts_read() -> None:
 
 def test_large_numbers_leave_gradients_finite() -> None:
     """A number far beyond its bounds must not spoil the step of all others."""
-    blocks = Layout((OneHot(3), Line(EDGES, 1000, True), Bits((0.0, 1.0), 11, False))).blocks
+    blocks = Layout((OneHot(3), Line(EDGES, 1000, True, ()), Bits((0.0, 1.0), 11, False, ()))).blocks
 
     def total(logits: jax.Array) -> jax.Array:
         return activate(logits, blocks, temperature=0.5, key=jax.random.key(1)).sum()

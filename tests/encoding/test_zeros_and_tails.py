@@ -1,5 +1,7 @@
 """Numbers keep the values that many rows share, their averages and their tails, by every marginal codec."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pandas as pd
@@ -199,9 +201,13 @@ def test_expected_fractions_are_those_of_the_stated_beliefs() -> None:
         sums = mass * np.array([true, 1 - true]) + draw.normal(0, np.sqrt(noise))
         lengths, few = draw.random(2) + 0.01, draw.random()
         at = (np.arange(20_000) + 0.5) / 20_000
-        likelihood = lambda f: stats.norm.logpdf(sums[0], mass * f, noise[0] ** 0.5) + stats.norm.logpdf(  # noqa: E731
-            sums[1], mass * (1 - f), noise[1] ** 0.5
-        )
+
+        def likelihood(
+            f: np.ndarray | float, sums: np.ndarray = sums, of: float = mass, noise: np.ndarray = noise
+        ) -> Any:
+            of_both = stats.norm.logpdf(sums, of * np.stack([f, 1 - np.asarray(f)], axis=-1), np.sqrt(noise))
+            return of_both.sum(axis=-1)
+
         even, highest = lengths[0] / lengths.sum(), likelihood(at).max()
         if highest < max(likelihood(0.0), likelihood(1.0), likelihood(even)) - 700:
             continue  # nothing of the grid is left
@@ -283,7 +289,8 @@ def test_a_special_value_without_a_mass_shares_its_code_with_no_empty_range(spec
 def test_learners_and_networks_see_special_values_without_a_mass() -> None:
     """Such a bin has neither a width nor a mass."""
     codec = _beside_empty_ranges((0.0, 999.0))
-    scale = codec.scale
+    scale = codec.scale((0.0, 999.0))
+    assert len(scale.shared) == 2
     assert np.all(np.isfinite(bin_middles(scale)))
     domain = Domain(names=("x",), sizes=(codec.size,), num_rows=100)
     for features in FEATURES:
@@ -292,6 +299,28 @@ def test_learners_and_networks_see_special_values_without_a_mass() -> None:
         encoded = layout.encode(codes, positions, jax.random.key(0))
         assert np.all(np.isfinite(encoded))
         assert encoded.shape[1] > 0
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_networks_see_shared_numbers_as_categories(features: str) -> None:
+    """Zeros and declared special values come back exactly, and no other number becomes one of them."""
+    draw = np.random.default_rng(0)
+    cost = np.where(draw.random(NUM_ROWS) < 0.6, 0.0, np.round(np.exp(draw.normal(6, 1, NUM_ROWS)), 2))
+    cost[:50] = 999.0
+    column = Column(name="cost", kind="real", bounds=(0.0, 1e6), special=(999.0,), nullable=False)
+    release = us.fit(
+        pd.DataFrame({"cost": cost}), "independent", epsilon=10, schema=us.Schema(columns=(column,)), seed=1
+    )
+    (scale,) = release.codec.scales
+    assert scale is not None
+    assert len(scale.shared) == 2
+    table = pa.table({"cost": cost})
+    codes, positions = release.codec.encode(table), release.codec.positions(table)
+    layout = layout_of(features, release.codec.domain, [scale], None)
+    back = layout.decode(layout.encode(codes, positions, jax.random.key(0)))
+    numbers = release.codec.decode(*back, key=jax.random.key(1)).column("cost").to_numpy()
+    assert np.array_equal(numbers == 0, cost == 0)
+    assert np.array_equal(numbers == 999, cost == 999)
 
 
 @pytest.mark.parametrize(

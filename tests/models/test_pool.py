@@ -11,7 +11,7 @@ from understudy.models.generator import GeneratorModel
 from understudy.models.neural import Generator
 from understudy.models.pool import Mixture, Pool, draw_indices
 
-LAYOUT = Layout((OneHot(3), Modes((0.0, 0.25, 1.0), None, True, (0.3, 0.5), (0.15, 0.2), (0.5, 0.5))))
+LAYOUT = Layout((OneHot(3), Modes((0.0, 0.25, 1.0), None, True, (), (0.3, 0.5), (0.15, 0.2), (0.5, 0.5))))
 
 
 def test_draws_follow_the_weights() -> None:

@@ -561,9 +561,9 @@ def test_what_is_made_of_a_histogram_has_six_figures() -> None:
         False, Ledger(loose_guarantee(1e9, 0.5), noise=SeededNoise(0), max_rows_per_unit=2)
     )["x"]
     codec = NumericCodec("x", "integer", histogram, np.asarray([0, 5, len(histogram.firsts)]), False)
-    layout = layout_of("modes", Domain(names=("x",), sizes=(2,), num_rows=9), [codec.scale], None, num_modes=3)
+    layout = layout_of("modes", Domain(names=("x",), sizes=(2,), num_rows=9), [codec.scale()], None, num_modes=3)
     (modes,) = layout.columns
     assert isinstance(modes, Modes)
-    for numbers in (histogram.masses, bin_middles(codec.scale), modes.means, modes.stddevs, modes.weights):
+    for numbers in (histogram.masses, bin_middles(codec.scale()), modes.means, modes.stddevs, modes.weights):
         assert [float(f"{number:.5e}") for number in numbers] == list(numbers)
         assert not all(float(f"{number:.4e}") == number for number in numbers)

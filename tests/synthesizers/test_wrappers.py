@@ -41,7 +41,7 @@ from understudy.training.trajectory import Trajectory, score_by_critics
 # ----------------------------------------------------------------------------------- what critics see of a private row
 
 EDGES = (0.0, 0.25, 1.0)
-LAYOUT = Layout((OneHot(3), Modes(EDGES, None, True, (0.3, 0.5), (0.15, 0.2), (0.5, 0.5))))
+LAYOUT = Layout((OneHot(3), Modes(EDGES, None, True, (), (0.3, 0.5), (0.15, 0.2), (0.5, 0.5))))
 """Two components that overlap nearly everywhere: the row's own number decides."""
 MIXED = Domain(names=("city", "income"), sizes=(3, 3), num_rows=9000)
 INCOME = NumericDomain(fine_edges=EDGES, fine_masses=(0.5, 0.5), first_fine_bin=(0, 1, 2), nullable=True)
@@ -150,7 +150,7 @@ def test_functions_of_codes_ask_for_no_places() -> None:
 @pytest.mark.parametrize("conditional", [False, True])
 def test_critics_of_features_are_each_critic_alone(conditional: bool) -> None:
     """Numbers pass as they are; a conditional critic is asked with the levels that stand in the row one by one."""
-    layout = Layout((OneHot(2), Line((0.0, 1.0), None, True), OneHot(3), Bits((0.0, 1.0), 4, False)))
+    layout = Layout((OneHot(2), Line((0.0, 1.0), None, True, ()), OneHot(3), Bits((0.0, 1.0), 4, False, ())))
     blocks, width = layout.blocks, num_features(layout.blocks)
     assert [block.size for block in blocks] == [2, 2, 1, 3, 2]
     nets = [Critic(width * (1 + conditional), (7,), key=jax.random.key(seed)) for seed in range(3)]

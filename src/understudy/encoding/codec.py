@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from understudy.encoding.arrow import bound_numbers, from_numbers
+from understudy.encoding.arrow import bound_numbers, from_numbers, special_numbers
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
 from understudy.encoding.reexpression import Reexpression, reexpress
 from understudy.encoding.reexpression.zeros import structural_zeros
@@ -102,7 +102,9 @@ class Codec:
         bins one-hot."""
         known = self.reexpression
         return tuple(
-            dataclasses.replace(column.scale, cyclic=known.modelled[column.name].cyclic)
+            dataclasses.replace(
+                column.scale(special_numbers(known.modelled[column.name])), cyclic=known.modelled[column.name].cyclic
+            )
             if isinstance(column, NumericCodec) and column.name not in known.curves
             else None
             for column in self.columns

@@ -7,7 +7,7 @@ schema excludes them, the column's default.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,16 +127,19 @@ class NumericCodec:
         positions = grid.positions(np.where(known, numbers, np.asarray(grid.lower, dtype=numbers.dtype)))
         return np.where(known, positions, np.nan) if self.nullable else positions
 
-    @property
-    def scale(self) -> NumericDomain:
+    def scale(self, special: Collection[int | float] = ()) -> NumericDomain:
         """What is public about the column."""
         grid, histogram = self.histogram.grid, self.histogram
+        firsts = self.first_fine_bin[:-1]
+        is_single = (np.diff(self.first_fine_bin) == 1) & histogram.is_single[firsts]
+        is_shared = histogram.is_spike[firsts] | np.isin(histogram.firsts[firsts], list(special))
         return NumericDomain(
             fine_edges=(*grid.edge_positions(histogram.firsts).tolist(), 1.0),
             fine_masses=tuple(histogram.masses.tolist()),
             first_fine_bin=tuple(self.first_fine_bin.tolist()),
             whole=grid.num_values if grid.integral else None,
             nullable=self.nullable,
+            shared=tuple(np.flatnonzero(is_single & is_shared).tolist()),
         )
 
     def decode(
@@ -148,15 +151,16 @@ class NumericCodec:
     ) -> pa.Array:
         """Values at their positions where these are given, else drawn within their bins."""
         null = codes >= self.num_bins
-        if positions is not None and not np.isnan(positions[~null]).any():
-            numbers = self.histogram.grid.numbers_at(np.where(null, 0.0, positions))
-            return from_numbers(numbers, null, self.kind)
         bins = np.where(null, 0, codes)
         cumulative = np.r_[0.0, np.cumsum(self._masses_in_bins)]
         first, last = self.first_fine_bin[bins], self.first_fine_bin[bins + 1] - 1
         along = bins + generator.random(len(codes))  # each bin has a mass of one
         ranges = np.clip(np.searchsorted(cumulative, along, side="right") - 1, first, last)
-        return from_numbers(self.histogram.draw(ranges, generator=generator), null, self.kind)
+        numbers = self.histogram.draw(ranges, generator=generator)
+        if positions is not None:
+            located = ~np.isnan(positions)
+            numbers = np.where(located, self.histogram.grid.numbers_at(np.where(located, positions, 0.0)), numbers)
+        return from_numbers(numbers, null, self.kind)
 
     @functools.cached_property
     def _masses_in_bins(self) -> Float[np.ndarray, " ranges"]:

@@ -1,9 +1,10 @@
 """Features of networks: a layout turns codes and positions into features, and features back into both.
 
 `typed` encodes a number as one bounded value or a few bits, a cyclic number as a point on the circle, and a category
-one-hot; `modes` is the mode-specific normalisation of CTGAN (Xu et al. 2019). Codes are the codec's, and a position is
-that of a number between its bounds, from 0 to 1. The features of a row depend on public facts, private estimates, the
-row itself and its own randomness, and on no other row.
+one-hot; `modes` is the mode-specific normalisation of CTGAN (Xu et al. 2019). In both, a number that many rows share,
+such as zero among amounts, is a category. Codes are the codec's, and a position is that of a number between its bounds,
+from 0 to 1. The features of a row depend on public facts, private estimates, the row itself and its own randomness, and
+on no other row.
 
 CTGAN fits its mixtures to the rows. Here they are fitted to the privately estimated histogram, which is
 post-processing, and no component is narrower than a bin of it.
@@ -123,40 +124,61 @@ class Bit:
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """The common part of the layouts of a number: its bins, whether it is an integer, and whether it may be missing."""
+    """The common part of the layouts of a number: its bins, whether it is an integer, and whether it may be missing.
+
+    A number that many rows share and a missing one are categories: they are one-hot, beside all other numbers.
+    """
 
     edges: tuple[float, ...]
     """The positions of the bins' edges, from 0 to 1."""
     whole: int | None
     """The number of integers between the bounds; None: the column is not of integers."""
     nullable: bool
+    shared: tuple[int, ...]
+    """The codes of numbers that many rows share."""
 
     @property
     def size(self) -> int:
         return len(self.edges) - 1 + self.nullable
+
+    @property
+    def _categories(self) -> np.ndarray:
+        """The codes that are categories: shared numbers, and missing ones."""
+        return np.asarray([*self.shared, *([len(self.edges) - 1] if self.nullable else [])], dtype=np.int64)
+
+    def _category(self, values: Values) -> Codes:
+        """Which of the categories each value is; -1: none."""
+        missing: Codes = np.where(np.isnan(values.positions) & self.nullable, len(self.shared), -1)
+        if not self.shared:
+            return missing
+        is_shared = values.codes[:, None] == np.asarray(self.shared)
+        return np.asarray(np.where(is_shared.any(axis=1), is_shared.argmax(axis=1), missing))
 
     def _snap(self, positions: Positions) -> Positions:
         """Positions of integers, rounded to the middle of their part of [0, 1]."""
         positions = np.clip(positions, 0.0, 1.0)
         return positions if self.whole is None else (_index(positions, self.whole) + 0.5) / self.whole
 
-    def _to_codes(self, positions: Positions, missing: np.ndarray) -> tuple[Codes, Positions]:
+    def _to_codes(self, positions: Positions, category: Codes) -> tuple[Codes, Positions]:
+        """Codes and positions, given which category each value is; -1: none."""
         # Features have single precision, and edges are values that many rows have.
         inner = np.asarray(self.edges[1:-1]) - 2.0**-24
         bins = np.searchsorted(inner, positions, side="right")
-        return np.where(missing, len(self.edges) - 1, bins), np.where(missing, np.nan, positions)
+        codes = np.r_[self._categories, 0][category]
+        return np.where(category < 0, bins, codes), np.where(category < 0, positions, np.nan)
 
-    def _null_fraction(self, marginal: np.ndarray) -> float:
-        return float(marginal[-1]) if self.nullable else 0.0
+    def _of_categories(self, marginal: np.ndarray) -> np.ndarray:
+        """The fraction of all rows that each category has."""
+        return np.asarray(marginal)[self._categories]
 
 
 class Marked(Number, abc.ABC):
-    """A number preceded, if it may be missing, by a one-hot block: present, missing. A missing one is zeros."""
+    """A number preceded, if some are categories, by a one-hot block: none of them, each of them. These are zeros."""
 
     @property
     @abc.abstractmethod
     def _block(self) -> Block:
-        """The features of a number that is present."""
+        """The features of a number that is no category."""
 
     @abc.abstractmethod
     def _express(self, positions: Positions) -> Features:
@@ -168,20 +190,24 @@ class Marked(Number, abc.ABC):
 
     @property
     def blocks(self) -> Blocks:
-        return (Block("one_hot", 2), self._block) if self.nullable else (self._block,)
+        categories = len(self._categories)
+        return (Block("one_hot", 1 + categories), self._block) if categories else (self._block,)
 
     def encode(self, values: Values) -> Features:
-        missing = np.isnan(values.positions)[:, None]
-        present = np.where(missing, 0.0, self._express(np.nan_to_num(values.positions)))
-        return np.concatenate([~missing, missing, present], axis=1) if self.nullable else present
+        category = self._category(values)[:, None]
+        number = np.where(category < 0, self._express(np.nan_to_num(values.positions)), 0.0)
+        marks = category == np.arange(-1, len(self._categories))
+        return np.concatenate([marks, number], axis=1) if len(self._categories) else number
 
     def decode(self, features: Features) -> tuple[Codes, Positions]:
-        missing = features[:, 1] > features[:, 0] if self.nullable else np.zeros(len(features), dtype=bool)
-        return self._to_codes(self._snap(self._locate(features[:, -self._block.size :].astype(float))), missing)
+        marks, number = np.split(features, [-self._block.size], axis=1)
+        category = marks.argmax(axis=1) - 1 if marks.shape[1] else np.full(len(features), -1)
+        return self._to_codes(self._snap(self._locate(number.astype(float))), category)
 
     def estimated_means(self, marginal: np.ndarray) -> np.ndarray:
-        null = self._null_fraction(marginal)
-        return np.concatenate([[1 - null, null] if self.nullable else [], np.zeros(self._block.size)])
+        categories = self._of_categories(marginal)
+        marks = [1 - categories.sum(), *categories] if len(categories) else []
+        return np.concatenate([marks, np.zeros(self._block.size)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,7 +266,7 @@ class Bits(Marked):
 class Modes(Number):
     """A number as a component of a mixture, and its position within four standard deviations of the component's mean.
 
-    If it may be missing, the one-hot block has one more category for that.
+    The one-hot block has one more category for each number that many rows share, and for missing ones.
     """
 
     kind: ClassVar[str] = "modes"
@@ -249,36 +275,36 @@ class Modes(Number):
     weights: tuple[float, ...]
     fine_edges: tuple[float, ...] = ()
     fine_masses: tuple[float, ...] = ()
-    """The histogram that the components were fitted to. A release does not keep it."""
+    """The histogram that the components were fitted to, without categories. A release does not keep it."""
 
     @property
     def blocks(self) -> Blocks:
-        return (Block("one_hot", len(self.means) + self.nullable), Block("tanh", 1))
+        return (Block("one_hot", len(self.means) + len(self._categories)), Block("tanh", 1))
 
     def encode(self, values: Values) -> Features:
         """A component drawn from its posterior, with the row's own uniform number."""
-        missing = np.isnan(values.positions)
-        known = np.where(missing, 0.5, values.positions)
+        category = self._category(values)
+        known = np.nan_to_num(values.positions, nan=0.5)
         odds = np.cumsum(self._posterior(known), axis=1)
         chosen = np.minimum((values.uniform[:, None] >= odds / odds[:, -1:]).sum(axis=1), len(self.means) - 1)
         means, reach = np.asarray(self.means)[chosen], REACH * np.asarray(self.stddevs)[chosen]
-        along = np.where(missing, 0.0, np.clip((known - means) / reach, -1.0, 1.0))
-        components = np.eye(len(self.means) + self.nullable)[np.where(missing, len(self.means), chosen)]
-        return np.column_stack([components, along])
+        along = np.where(category < 0, np.clip((known - means) / reach, -1.0, 1.0), 0.0)
+        block = np.where(category < 0, chosen, len(self.means) + category)
+        return np.column_stack([np.eye(len(self.means) + len(self._categories))[block], along])
 
     def decode(self, features: Features) -> tuple[Codes, Positions]:
-        category = features[:, :-1].argmax(axis=1)
-        missing = category >= len(self.means)
-        chosen = np.where(missing, 0, category)
+        block = features[:, :-1].argmax(axis=1)
+        category = np.where(block < len(self.means), -1, block - len(self.means))
+        chosen = np.where(category < 0, block, 0)
         along = np.clip(features[:, -1].astype(float), -1.0, 1.0)
         positions = np.asarray(self.means)[chosen] + REACH * np.asarray(self.stddevs)[chosen] * along
-        return self._to_codes(self._snap(positions), missing)
+        return self._to_codes(self._snap(positions), category)
 
     def estimated_means(self, marginal: np.ndarray) -> np.ndarray:
         middles = (np.asarray(self.fine_edges[1:]) + np.asarray(self.fine_edges[:-1])) / 2
         weights = np.asarray(self.fine_masses) @ self._posterior(middles)
-        null = self._null_fraction(marginal)
-        return np.concatenate([weights / weights.sum() * (1 - null), [null] if self.nullable else [], [0.0]])
+        categories = self._of_categories(marginal)
+        return np.concatenate([weights / weights.sum() * (1 - categories.sum()), categories, [0.0]])
 
     def _posterior(self, positions: Positions) -> Float[np.ndarray, "rows components"]:
         logs = _log_densities(positions, np.zeros_like(positions), self.means, self.stddevs, self.weights)
@@ -394,11 +420,11 @@ def _column_layout(
     if features == "binned" or scale is None:
         return OneHot(size)
     few = scale.whole if scale.whole is not None and scale.whole <= FEW else None
-    number = (scale.edges, scale.whole, scale.nullable)
+    number = (scale.edges, scale.whole, scale.nullable, scale.shared)
     if features == "typed" and scale.cyclic:
         return Circle(*number)
-    if features == "typed":
-        return Line(*number) if few is None else Bits(scale.edges, few, scale.nullable)
+    if features == "typed":  # bits are exact
+        return Line(*number) if few is None else Bits(scale.edges, few, scale.nullable, ())
     if few is not None:
         return OneHot(size)
     masses = _fine_masses(scale, marginal)
@@ -408,13 +434,14 @@ def _column_layout(
 
 
 def _fine_masses(scale: NumericDomain, marginal: np.ndarray | None) -> np.ndarray:
-    """The probabilities of the fine bins, scaled to the marginal over bins if there is one."""
+    """The probabilities of the fine bins without shared numbers, scaled to the marginal over bins if there is one."""
     masses = scale.positive_masses
-    if marginal is None:
-        return np.asarray(masses / masses.sum())
     bin_of = np.searchsorted(scale.first_fine_bin[1:-1], np.arange(len(masses)), side="right")
-    inside = np.bincount(bin_of, weights=masses)
-    masses = masses / inside[bin_of] * np.asarray(marginal)[bin_of]
+    if marginal is not None:
+        inside = np.bincount(bin_of, weights=masses)
+        masses = masses / inside[bin_of] * np.asarray(marginal)[bin_of]
+    others = masses * ~np.isin(bin_of, scale.shared)
+    masses = others if others.sum() > 0 else masses
     return np.asarray(masses / masses.sum())
 
 

@@ -328,8 +328,6 @@ def cut_bins(histogram: Histogram, max_bins: int, special: Collection[int | floa
     ranges at the end. Post-processing of noisy masses.
     """
     masses, grid = histogram.masses, histogram.grid
-    density = masses / histogram.lengths
-    beside = np.maximum(np.r_[0.0, density[:-1]], np.r_[density[1:], 0.0])
     weights = masses
     if grid.kind in ("integer", "real") and not grid.equal:
         ends = np.abs(histogram.firsts.astype(float)) / 2 + np.abs(histogram.lasts.astype(float)) / 2
@@ -339,7 +337,7 @@ def cut_bins(histogram: Histogram, max_bins: int, special: Collection[int | floa
     is_special = histogram.is_single & np.isin(histogram.firsts, list(special))
     most, target = max_bins + 2 * np.count_nonzero(is_special), 1 / max_bins
     while True:
-        alone = (masses >= target) | ((masses >= target / 2) & (density > 5 * beside)) | is_special
+        alone = (masses >= target) | ((masses >= target / 2) & histogram.is_spike) | is_special
         alone |= is_zero & (masses >= target / 8)
         edges = _greedy_edges(weights, alone, target)
         kept = np.add.reduceat(masses + is_special, edges[:-1]) > 0

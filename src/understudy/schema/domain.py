@@ -226,6 +226,9 @@ class NumericDomain:
     cyclic: bool = False
     """Whether the upper bound is followed by the lower one."""
 
+    shared: tuple[int, ...] = ()
+    """The bins that are one number which many rows share: a zero among amounts, a declared special value."""
+
     @property
     def positive_masses(self) -> np.ndarray:
         """The masses with a little more for every fine bin, so that none is empty; one number has hardly a width."""

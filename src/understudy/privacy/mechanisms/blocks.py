@@ -197,8 +197,8 @@ def _first_fractions(
     low, high = -estimate / stddev, (1 - estimate) / stddev
     inside = np.maximum(special.ndtr(high) - special.ndtr(low), 1e-300)
     anywhere = np.clip(estimate + stddev * (stats.norm.pdf(low) - stats.norm.pdf(high)) / inside, 0.0, 1.0)
-    logs = [stats.norm.logpdf(estimate, at, stddev) for at in (np.zeros_like(mass), np.ones_like(mass), evenly)]
-    logs = np.stack([*logs, np.log(inside)])
+    densities = (stats.norm.logpdf(estimate, at, stddev) for at in (np.zeros_like(mass), np.ones_like(mass), evenly))
+    logs = np.stack([*densities, np.log(inside)])
     logs[:2] += math.log(EMPTY)
     logs[2:] += math.log((1 - 2 * EMPTY) / 2) + np.log(np.maximum(few[divided], 1e-12))
     none, all_, even, any_ = special.softmax(logs, axis=0)
