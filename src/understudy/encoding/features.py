@@ -148,7 +148,7 @@ class Number:
 
     def _category(self, values: Values) -> Codes:
         """Which of the categories each value is; -1: none."""
-        missing: Codes = np.where(np.isnan(values.positions) & self.nullable, len(self.shared), -1)
+        missing = np.asarray(np.where(np.isnan(values.positions) & self.nullable, len(self.shared), -1))
         if not self.shared:
             return missing
         is_shared = values.codes[:, None] == np.asarray(self.shared)
