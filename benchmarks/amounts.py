@@ -31,6 +31,8 @@ HERE = Path(__file__).parent
 TABLES = ("randhie", "wage", "bank", "shopping", "adult", "nist", "made-up")
 CHOSEN_ON = ("bank", "shopping", "adult", "nist", "made-up")
 """Tables on which constants were chosen; no seed of these runs was used for that."""
+KEYS = ("table", "method", "epsilon", "seed", "declared")
+"""What identifies a result: cells that are in the file of results already are not run again."""
 RESAMPLED = "resampled"
 WIDER = 10
 """How many times too wide declared bounds are."""
@@ -43,7 +45,6 @@ FIGURES = {
     "worst": "largest error of a mean, in %",
     "clipped": "the same of a clipped sum, in %",
     "within": "columns of which the mean is within 5% (epsilon 1) or 2% (epsilon 3), in %",
-    "quantiles": "median error of the 5, 50, 95 and 99% quantiles, in % of the range of the middle 90%",
     "w1": "mean distance (Wasserstein-1), in % of the range of the middle 90%",
     "correlation": "mean error of the rank correlations above 0.15",
 }
@@ -125,8 +126,7 @@ def run_cell(cell: tuple[str, str, float, int, bool]) -> dict[str, Any]:
 
         release = us.fit(frame, method, epsilon=epsilon, schema=schema_of(frame, declared=declared), seed=seed)
         fake = release.sample(len(frame), seed=seed + 1000)
-    keys = dict(zip(("table", "method", "epsilon", "seed", "declared"), cell, strict=True))
-    return keys | figures(frame, fake, epsilon)
+    return dict(zip(KEYS, cell, strict=True)) | figures(frame, fake, epsilon)
 
 
 def figures(frame: pd.DataFrame, fake: pd.DataFrame, epsilon: float) -> dict[str, Any]:
@@ -253,7 +253,10 @@ def main(arguments: argparse.Namespace) -> None:
     ]
     cells.sort(key=lambda cell: cell[0] not in ("randhie", "nist"))  # the slowest first
     machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
-    with multiprocessing.get_context("spawn").Pool(arguments.jobs) as pool, arguments.out.open("w") as out:
+    done = [json.loads(line) for line in arguments.out.read_text().splitlines()] if arguments.out.exists() else []
+    known = {tuple(result[key] for key in KEYS) for result in done}
+    cells = [cell for cell in cells if cell not in known]
+    with multiprocessing.get_context("spawn").Pool(arguments.jobs) as pool, arguments.out.open("a") as out:
         for result in pool.imap_unordered(run_cell, cells):
             label = result["method"] if result["method"] == RESAMPLED or not arguments.label else arguments.label
             out.write(json.dumps(result | {"label": label, "machine": machine}) + "\n")

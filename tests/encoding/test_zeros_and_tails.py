@@ -307,7 +307,7 @@ def test_networks_see_shared_numbers_as_categories(features: str) -> None:
     draw = np.random.default_rng(0)
     cost = np.where(draw.random(NUM_ROWS) < 0.6, 0.0, np.round(np.exp(draw.normal(6, 1, NUM_ROWS)), 2))
     cost[:50] = 999.0
-    column = Column(name="cost", kind="real", bounds=(0.0, 1e6), special=(999.0,), nullable=False)
+    column = Column(name="cost", kind="real", bounds=(-10.0, 1e6), special=(999.0,), nullable=False)
     release = us.fit(
         pd.DataFrame({"cost": cost}), "independent", epsilon=10, schema=us.Schema(columns=(column,)), seed=1
     )

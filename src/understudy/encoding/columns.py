@@ -130,16 +130,17 @@ class NumericCodec:
     def scale(self, special: Collection[int | float] = ()) -> NumericDomain:
         """What is public about the column."""
         grid, histogram = self.histogram.grid, self.histogram
-        firsts = self.first_fine_bin[:-1]
-        is_single = (np.diff(self.first_fine_bin) == 1) & histogram.is_single[firsts]
-        is_shared = histogram.is_spike[firsts] | np.isin(histogram.firsts[firsts], list(special))
+        # In a bin of which no other number has a mass.
+        is_shared = histogram.is_single & (histogram.is_spike | np.isin(histogram.firsts, list(special)))
+        others = np.add.reduceat(np.where(is_shared, 0.0, histogram.masses), self.first_fine_bin[:-1])
+        is_shared = np.add.reduceat(is_shared, self.first_fine_bin[:-1], dtype=int) == 1
         return NumericDomain(
             fine_edges=(*grid.edge_positions(histogram.firsts).tolist(), 1.0),
             fine_masses=tuple(histogram.masses.tolist()),
             first_fine_bin=tuple(self.first_fine_bin.tolist()),
             whole=grid.num_values if grid.integral else None,
             nullable=self.nullable,
-            shared=tuple(np.flatnonzero(is_single & is_shared).tolist()),
+            shared=tuple(np.flatnonzero(is_shared & (others == 0)).tolist()),
         )
 
     def decode(

@@ -169,7 +169,7 @@ class Number:
 
     def _of_categories(self, marginal: np.ndarray) -> np.ndarray:
         """The fraction of all rows that each category has."""
-        return np.asarray(marginal)[self._categories]
+        return np.asarray(np.asarray(marginal)[self._categories])
 
 
 class Marked(Number, abc.ABC):
