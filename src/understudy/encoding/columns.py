@@ -130,9 +130,9 @@ class NumericCodec:
     def scale(self, special: Collection[int | float] = ()) -> NumericDomain:
         """What is public about the column."""
         grid, histogram = self.histogram.grid, self.histogram
-        # In a bin of which no other number has a mass.
         is_shared = histogram.is_single & (histogram.is_spike | np.isin(histogram.firsts, list(special)))
         others = np.add.reduceat(np.where(is_shared, 0.0, histogram.masses), self.first_fine_bin[:-1])
+        # A bin is one number if no other number in it has mass.
         is_shared = np.add.reduceat(is_shared, self.first_fine_bin[:-1], dtype=int) == 1
         return NumericDomain(
             fine_edges=(*grid.edge_positions(histogram.firsts).tolist(), 1.0),

@@ -2,9 +2,9 @@
 
 `typed` encodes a number as one bounded value or a few bits, a cyclic number as a point on the circle, and a category
 one-hot; `modes` is the mode-specific normalisation of CTGAN (Xu et al. 2019). In both, a number that many rows share,
-such as zero among amounts, is a category. Codes are the codec's, and a position is that of a number between its bounds,
-from 0 to 1. The features of a row depend on public facts, private estimates, the row itself and its own randomness, and
-on no other row.
+such as zero among amounts, and a declared special value are categories, except in columns that are encoded as bits.
+Codes are the codec's, and a position is that of a number between its bounds, from 0 to 1. The features of a row depend
+on public facts, private estimates, the row itself and its own randomness, and on no other row.
 
 CTGAN fits its mixtures to the rows. Here they are fitted to the privately estimated histogram, which is
 post-processing, and no component is narrower than a bin of it.
@@ -126,7 +126,7 @@ class Bit:
 class Number:
     """The common part of the layouts of a number: its bins, whether it is an integer, and whether it may be missing.
 
-    A number that many rows share and a missing one are categories: they are one-hot, beside all other numbers.
+    Shared numbers and nulls are categories, encoded one-hot; all other numbers have features of their own.
     """
 
     edges: tuple[float, ...]
@@ -135,7 +135,7 @@ class Number:
     """The number of integers between the bounds; None: the column is not of integers."""
     nullable: bool
     shared: tuple[int, ...]
-    """The codes of numbers that many rows share."""
+    """The codes of numbers that many rows share, and of declared special values."""
 
     @property
     def size(self) -> int:
@@ -173,7 +173,10 @@ class Number:
 
 
 class Marked(Number, abc.ABC):
-    """A number preceded, if some are categories, by a one-hot block: none of them, each of them. These are zeros."""
+    """A number; in columns with categories, after a one-hot block that says which category it is, or none.
+
+    The other features of a category are zero.
+    """
 
     @property
     @abc.abstractmethod
@@ -423,7 +426,7 @@ def _column_layout(
     number = (scale.edges, scale.whole, scale.nullable, scale.shared)
     if features == "typed" and scale.cyclic:
         return Circle(*number)
-    if features == "typed":  # bits are exact
+    if features == "typed":  # bits represent every value exactly, so none needs a category
         return Line(*number) if few is None else Bits(scale.edges, few, scale.nullable, ())
     if few is not None:
         return OneHot(size)

@@ -22,7 +22,7 @@ FINEST = 2**17
 NEAR_ZERO = 2.0**-20
 """The fraction of the range within which parts have about equal widths; beyond it they grow with the number."""
 SPIKE = 5.0
-"""How many times as dense as its neighbours a range is that stands alone."""
+"""A range is a spike if it is more than this many times as dense as each of its neighbours."""
 _DAY = 86_400 * 10**6
 _BELOW_2_63 = 2.0**63 - 1024  # the largest float that fits in 64 bits
 _INTEGER_STEPS = np.array(sorted({m * 10**k for k in range(19) for m in (1, 5) if m * 10**k < 2**63}), dtype=np.int64)
@@ -81,8 +81,7 @@ class Grid:
         return len(self.firsts)
 
     def edges_of(self, starts: Int[np.ndarray, " parts"]) -> Float[np.ndarray, " edges"]:
-        """The edges, halved so that no difference overflows, of parts that begin with these cells and follow each
-        other."""
+        """The edges of consecutive parts that begin with these cells, halved so that no difference overflows."""
         return np.asarray(np.r_[self.firsts[starts].astype(float), float(self.upper) + self.integral] / 2)
 
     @property
@@ -251,7 +250,7 @@ class Histogram:
 
     @functools.cached_property
     def is_spike(self) -> Bool[np.ndarray, " ranges"]:
-        """Which ranges are several times as dense as both of their neighbours."""
+        """Which ranges are several times as dense as each of their neighbours."""
         density = self.masses / self.lengths
         return np.asarray(density > SPIKE * np.maximum(np.r_[0.0, density[:-1]], np.r_[density[1:], 0.0]))
 

@@ -11,14 +11,15 @@ STANDS_OUT = 3.0  # a cell above this many standard deviations keeps its own mas
 SUPPORT = 2.0
 """What the outstanding parts of a cell leave is taken for rows above this many standard deviations."""
 NEAR, NEAR_CELLS, BEYOND = 1.0, 8, 3.0
-"""Beyond the last certain block, blocks hold rows if their sum exceeds this many standard deviations: `NEAR` for so few
-cells, which of the numbers of a tree are two doublings, and `BEYOND` for more."""
+"""Blocks beside the certain ones are taken to hold rows if their sum exceeds this many standard deviations of its
+noise: `NEAR` for up to `NEAR_CELLS` cells, `BEYOND` for more."""
 FALSE_SPIKE = 0.01
-"""The chance that noise alone makes one of the cells stand out, or extends the range of a column."""
+"""The probability that noise alone makes any cell of a column stand out, or one far from its rows count as certain."""
 UNLOCATED = 0.2
-"""If more than this fraction of the rows is outside the range of the certain blocks, it may be anywhere."""
+"""If more than this fraction of the rows, and more than noise explains, is outside the certain range, rows may be
+anywhere."""
 EMPTY = 0.05
-"""How probable it is, before anything is counted, that all rows of a range are in one particular half of it."""
+"""The prior probability that a given half of a range holds all of its rows."""
 FAR_CELLS = 20
 """Powers of two without a heavy cell, a factor of a million, beyond which a block is far from the others."""
 FAR_CHANCE = 1e-8
@@ -84,15 +85,17 @@ def block_masses(blocks: Blocks, parents: np.ndarray, stddev: float) -> np.ndarr
 
 
 def root_masses(noisy: np.ndarray, edges: np.ndarray, stddev: float, num_rows: int, complete: bool) -> np.ndarray:
-    """Expected masses of the cells at the root of a tree, of whose rows only the number is known.
+    """Expected masses of the root cells of a tree.
 
-    `complete`: all rows are counted, none is missing. Outside the range that certainly holds rows there are none,
-    unless too many would be missing.
+    `complete`: the column has no nulls, so that all `num_rows` rows are in the cells. Cells outside the certain range
+    get no mass, unless too many rows would then be unaccounted for.
     """
     if not stddev:
         return np.maximum(noisy, 0).astype(float)
     total = float(noisy.sum())
-    if complete and abs(total - num_rows) <= 4 * stddev * math.sqrt(len(noisy)):  # else the declared number is wrong
+    if complete and abs(total - num_rows) <= 4 * stddev * math.sqrt(
+        len(noisy)
+    ):  # otherwise the declared number is wrong
         total = float(num_rows)
     else:
         complete, total = False, min(max(total, 0.0), float(num_rows)) or 1.0
@@ -108,10 +111,10 @@ def root_masses(noisy: np.ndarray, edges: np.ndarray, stddev: float, num_rows: i
 
 
 def extended(masses: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """The same with a mass in the doubling beyond the outermost one, on each side on which masses become thinner.
+    """Adds mass to the doubling beyond the outermost one, on each side on which the mass decreases away from zero.
 
-    Rows that are too few to stand out of the noise make averages; what is measured later tells how many there are. A
-    mass that falls by some factor from doubling to doubling falls by the same once more.
+    The last ratio between doublings is continued once. Rows too few to stand out can dominate an average; later
+    measurements show how many there are.
     """
     return np.asarray(_extended_up(_extended_up(masses, edges)[::-1], -edges[::-1])[::-1])
 
@@ -129,11 +132,10 @@ def _extended_up(masses: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def certain_range(noisy: np.ndarray, stddev: float) -> tuple[int, int]:
-    """The first cell of the range that certainly holds rows, and the cell after its last; all cells if none does.
+    """The first cell of the range that is taken to hold rows, and the cell after its last; all cells if none does.
 
-    From the first to the last block that noise alone would seldom make so large, and on both sides the blocks up to
-    some distance, if together they exceed the noise of their sum: rows at the ends make averages, and so would noise
-    that is taken for rows.
+    It reaches from the first to the last block whose sum noise alone would rarely reach, plus the neighbouring blocks
+    whose sum exceeds its noise. A few rows at the ends can dominate an average, and so could noise mistaken for rows.
     """
     blocks = cut_blocks(noisy[None], stddev)
     order = np.argsort(blocks.first)
@@ -148,17 +150,18 @@ def certain_range(noisy: np.ndarray, stddev: float) -> tuple[int, int]:
 
 
 def _num_near(sums: np.ndarray, length: np.ndarray, stddev: float) -> int:
-    """How many of the blocks beyond the last certain one hold rows, from there outwards."""
+    """How many blocks beside the certain ones are taken to hold rows, counted outwards."""
     cells = np.cumsum(length)
     excess = np.cumsum(sums) - np.where(cells <= NEAR_CELLS, NEAR, BEYOND) * stddev * np.sqrt(cells)
     return int(np.argmax(excess)) + 1 if len(sums) > 0 and excess.max() > 0 else 0
 
 
 def expected_masses(noisy: np.ndarray, lengths: np.ndarray, stddev: float, num_rows: float) -> np.ndarray:
-    """The masses of cells that are expected given their noisy counts and the number of rows in all of them.
+    """The posterior means of the numbers of rows in cells, given their noisy counts and the number of rows in all.
 
-    Cells that stand out keep their counts. The other rows are divided between halves, quarters and so on of the range:
-    beforehand each half may be empty, rows may be as dense in both, or any division is as probable as any other.
+    Cells that stand out keep their counts, rescaled if nothing else is left. The other rows are divided between halves,
+    quarters and so on of the range. The prior of each division is a mixture: one half is empty, both are equally dense,
+    or the fraction is uniform on [0, 1].
     """
     peaks = noisy * (noisy >= max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / len(noisy)))) * stddev)
     is_peak = peaks > 0
@@ -176,17 +179,17 @@ def expected_masses(noisy: np.ndarray, lengths: np.ndarray, stddev: float, num_r
     masses = np.array([rest])
     for level in range(depth - 1, -1, -1):
         sums, long, cells = (part.reshape(-1, 2) for part in levels[level])
-        # Rows that are few beside those that are known to be in the cells that stand out are probably near to them.
-        few = masses / np.maximum(masses + in_peaks[level + 1], 1e-9)
-        first = _first_fractions(sums, long, stddev**2 * cells, masses, few)
+        # Where few rows remain besides the cells that stand out, the prior favours all of them in one half.
+        prior = masses / np.maximum(masses + in_peaks[level + 1], 1e-9)
+        first = _first_fractions(sums, long, stddev**2 * cells, masses, prior)
         masses = np.stack([masses * first, masses * (1 - first)], axis=1).ravel()
     return np.asarray(masses[: len(noisy)] + peaks)
 
 
 def _first_fractions(
-    sums: np.ndarray, lengths: np.ndarray, variances: np.ndarray, masses: np.ndarray, few: np.ndarray
+    sums: np.ndarray, lengths: np.ndarray, variances: np.ndarray, masses: np.ndarray, prior: np.ndarray
 ) -> np.ndarray:
-    """The expected fraction of each mass that is in the first of two halves; 0 or 1 where that is the most probable."""
+    """The posterior mean of the fraction of each mass in the first half; 0 or 1 if that has a probability of 1/2."""
     divided = (variances > 0).all(axis=1) & (masses > 1e-9)
     (first, second), (noise_first, noise_second) = sums[divided].T, variances[divided].T
     mass, precision = masses[divided], 1 / noise_first + 1 / noise_second
@@ -200,7 +203,7 @@ def _first_fractions(
     densities = (stats.norm.logpdf(estimate, at, stddev) for at in (np.zeros_like(mass), np.ones_like(mass), evenly))
     logs = np.stack([*densities, np.log(inside)])
     logs[:2] += math.log(EMPTY)
-    logs[2:] += math.log((1 - 2 * EMPTY) / 2) + np.log(np.maximum(few[divided], 1e-12))
+    logs[2:] += math.log((1 - 2 * EMPTY) / 2) + np.log(np.maximum(prior[divided], 1e-12))
     none, all_, even, any_ = special.softmax(logs, axis=0)
     found = np.asarray(variances[:, 0] > 0, dtype=float)  # where one half has no cells
     found[divided] = np.where(none >= 0.5, 0.0, np.where(all_ >= 0.5, 1.0, all_ + even * evenly + any_ * anywhere))

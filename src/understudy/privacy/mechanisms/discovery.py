@@ -368,7 +368,8 @@ def discover_histograms(
     num_rows: int,
     complete: Collection[str] = (),
 ) -> dict[str, Histogram]:
-    """For each numeric column a tree of noisy counts, as ranges of cells with masses; `complete`: those without nulls.
+    """For each numeric column a tree of noisy counts, as ranges of cells with masses; `complete`: the names
+    of columns without nulls.
 
     Formal guarantee: the cost of `query`, with `levels` vectors for a column: on each level one unit's rows fall into
     cells of one histogram, so they change it by at most the event's sensitivity; which cells are split depends on
