@@ -179,7 +179,7 @@ def test_noise_beyond_the_rows_makes_no_tail() -> None:
 
 
 def test_few_rows_are_spread_not_dropped() -> None:
-    """800 rows under noise of 70, where no cell stands out: all are kept, and are nearer to the real ones than if even."""
+    """800 rows under noise of 70, where no cell stands out: all are kept, nearer to the real ones than if even."""
     draw = np.random.default_rng(1)
     errors, evenly = [], []
     for _ in range(40):
@@ -346,3 +346,26 @@ def test_a_nullable_column_is_not_said_to_have_lost_its_nulls() -> None:
     release = us.fit(table, "independent", epsilon=3, schema={"columns": {"x": {"kind": "categorical"}}}, seed=0)
     assert release.codec.unlisted == ("x",)
     assert any("less than half of their rows; the others are null, or" in note.text for note in release.notes)
+
+
+def test_a_column_of_two_shared_numbers_leaves_networks_finite() -> None:
+    """Where all numbers are categories, the fraction of the others is small, not zero: its logarithm is needed."""
+    histogram = Histogram(Grid(0.0, 1.0, "real"), np.array([0.0, 5e-324, 1.0]), np.array([0.5, 0.0, 0.5]))
+    scale = NumericCodec("x", "real", histogram, np.array([0, 1, 2, 3]), False).scale()
+    assert scale.shared == (0, 2)
+    domain = Domain(names=("x",), sizes=(3,), num_rows=100)
+    for features in FEATURES:
+        layout = layout_of(features, domain, [scale], [np.array([0.5, 0.0, 0.5])])
+        means = layout.estimated_means([np.array([0.5, 0.0, 0.5])])
+        marks = means if features == "binned" else means[:-1]
+        assert features == "binned" or np.all(marks > 0)
+
+
+def test_reals_of_which_only_those_next_to_zero_are_left_are_named() -> None:
+    """600 of 3,000 rows have costs that do not stand out when bounds are estimated: the column is named first."""
+    draw = np.random.default_rng(0)
+    cost = np.where(draw.random(300) < 0.8, 0.0, np.exp(draw.normal(6, 1, 300)))
+    schema = us.Schema(columns=(Column(name="cost", kind="real", nullable=False),))
+    assert us.fit(pa.table({"cost": cost}), "independent", epsilon=0.5, schema=schema, seed=0).codec.constant == (
+        "cost",
+    )

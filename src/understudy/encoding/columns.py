@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int
 
 from understudy.encoding.arrow import as_numbers, comparable, comparable_number, from_numbers
-from understudy.privacy.mechanisms.discovery import rounded
+from understudy.privacy.mechanisms.discovery import INNERMOST, rounded
 from understudy.schema import Category, NumericDomain
 from understudy.schema.grid import Grid, Histogram
 
@@ -102,9 +102,13 @@ class NumericCodec:
 
     @property
     def is_constant(self) -> bool:
-        """Whether one number alone has a mass, and no other has a code of its own."""
+        """Whether one number alone has a mass, and no other has a code of its own; or only reals next to zero have one.
+
+        The innermost cell of the public grid of reals is what estimated bounds keep if nothing else stands out.
+        """
         lower, upper = self.histogram.support
-        return bool(lower == upper) and self.num_bins == 1
+        is_next_to_zero = self.kind == "real" and -INNERMOST <= lower <= upper <= INNERMOST
+        return is_next_to_zero or (bool(lower == upper) and self.num_bins == 1)
 
     @property
     def extremes(self) -> pa.Array:

@@ -29,6 +29,8 @@ FEW = 15
 """Integer columns with at most this many values are bits in `typed`, and one-hot in `modes`."""
 LIGHT = 0.005
 """Components of less weight are dropped, as in CTGAN."""
+MIN_FRACTION = 1e-6
+"""Of the numbers that are no category, where all that have a mass are: networks begin at its logarithm."""
 REACH = 4.0
 """The half-width of a component's range, in standard deviations."""
 
@@ -209,7 +211,7 @@ class Marked(Number, abc.ABC):
 
     def estimated_means(self, marginal: np.ndarray) -> np.ndarray:
         categories = self._of_categories(marginal)
-        marks = [1 - categories.sum(), *categories] if len(categories) else []
+        marks = [max(1 - categories.sum(), MIN_FRACTION), *categories] if len(categories) else []
         return np.concatenate([marks, np.zeros(self._block.size)])
 
 
@@ -307,7 +309,7 @@ class Modes(Number):
         middles = (np.asarray(self.fine_edges[1:]) + np.asarray(self.fine_edges[:-1])) / 2
         weights = np.asarray(self.fine_masses) @ self._posterior(middles)
         categories = self._of_categories(marginal)
-        return np.concatenate([weights / weights.sum() * (1 - categories.sum()), categories, [0.0]])
+        return np.concatenate([weights / weights.sum() * max(1 - categories.sum(), MIN_FRACTION), categories, [0.0]])
 
     def _posterior(self, positions: Positions) -> Float[np.ndarray, "rows components"]:
         logs = _log_densities(positions, np.zeros_like(positions), self.means, self.stddevs, self.weights)

@@ -58,6 +58,8 @@ MAX_CATEGORIES = 1000
 """A 2-way marginal of two such columns has a million cells, which every method here can still hold. At epsilon 1 a
 category needs about 200 rows to be kept, so a table of fewer than 200,000 rows never reaches this limit."""
 CATEGORY_LIMIT = 100_000
+INNERMOST = 2.0**-20
+"""The upper edge of the public cell of reals that holds zero."""
 YEARS = (1800, 2200)
 PER_DAY = {"date": 1, "datetime": 86_400_000_000}
 
@@ -346,7 +348,7 @@ def _public_edges(kind: str) -> np.ndarray:
     if kind == "integer":
         powers = [2**exponent for exponent in range(63)]
         return np.asarray([-power + 1 for power in reversed(powers)] + powers, dtype=np.int64)
-    magnitudes = 2.0 ** np.arange(-20, 61)
+    magnitudes = INNERMOST * 2.0 ** np.arange(81)
     return np.concatenate([-magnitudes[::-1], magnitudes])
 
 
