@@ -26,6 +26,7 @@ from understudy.privacy.mechanisms.blocks import (
     NEAR_CELLS,
     _first_fractions,
     certain_range,
+    expected_masses,
     extended,
     root_masses,
 )
@@ -186,7 +187,7 @@ def test_few_rows_are_spread_not_dropped() -> None:
         exact = np.bincount(draw.integers(24, 72, 800), minlength=72)
         noisy = exact + np.rint(draw.normal(0, 70, 72)).astype(int)
         masses = root_masses(noisy, np.arange(73.0), 70.0, 800, complete=True)
-        assert masses.sum() == pytest.approx(800)
+        assert masses.sum() == pytest.approx(800, rel=0.2)
         errors.append(np.abs(np.cumsum(masses - exact)).mean() / 800)
         evenly.append(np.abs(np.cumsum(800 / 72 - exact)).mean() / 800)
     assert np.mean(errors) < 0.85 * np.mean(evenly)
@@ -224,11 +225,28 @@ def test_expected_fractions_are_posterior_means() -> None:
 def test_a_thinning_tail_is_extended_by_one_doubling() -> None:
     edges = np.r_[0.0, 2.0 ** np.arange(11)]
     thinner = np.r_[400.0, 400.0, 200.0, 100.0, 50.0, np.zeros(6)]
-    assert extended(thinner, edges)[4:7].tolist() == [50.0, 25.0, 0.0]
-    assert extended(thinner[::-1], -edges[::-1])[::-1][4:7].tolist() == [50.0, 25.0, 0.0]
+    none = np.zeros(11)
+    assert extended(thinner, edges, none, 1e6)[4:7].tolist() == pytest.approx([50.0, 25.0, 0.0])
+    assert extended(thinner[::-1], -edges[::-1], none, 1e6)[::-1][4:7].tolist() == pytest.approx([50.0, 25.0, 0.0])
     steep = np.r_[50.0, 50.0, 100.0, 200.0, 400.0, np.zeros(6)]
-    assert extended(steep, edges).tolist() == steep.tolist()
-    assert extended(np.zeros(11), edges).tolist() == [0.0] * 11
+    assert extended(steep, edges, none, 1e6).tolist() == steep.tolist()
+    assert extended(none, edges, none, 1e6).tolist() == [0.0] * 11
+    # Where counts are nearly exact, they decide.
+    counted = np.where(np.arange(11) == 5, 3.0, 0.0)
+    assert extended(thinner, edges, counted, 0.1)[5] == pytest.approx(3.0, abs=0.01)
+    assert extended(thinner, edges, none, 0.1)[5] == pytest.approx(0.0, abs=0.01)
+
+
+def test_the_noise_of_many_peaks_is_not_taken_for_rows_elsewhere() -> None:
+    """99 cells of 1,000 rows and an empty one: what the noise of 99 sums leaves is not put into the empty one."""
+    draw = np.random.default_rng(4)
+    worst = 0.0
+    for _ in range(300):
+        noisy = np.r_[np.full(99, 1000), 0] + np.rint(draw.normal(0, 10, 100)).astype(int)
+        worst = max(worst, expected_masses(noisy, np.ones(100), 10.0, 99_000)[-1])
+    assert worst < 50
+    full = np.full(64, 1000) + np.rint(draw.normal(0, 10, 64)).astype(int)
+    assert np.ptp(expected_masses(full, np.ones(64), 10.0, 66_000)) < 100
 
 
 def test_noise_alone_seldom_extends_a_range() -> None:

@@ -397,7 +397,10 @@ class Layout:
             facts = {k: tuple(value) if isinstance(value, list) else value for k, value in entry.items() if k != "kind"}
             return KINDS[entry["kind"]](**facts)  # type: ignore[arg-type]  # as `to_list` wrote them
 
-        return cls(tuple(column(entry) for entry in content))
+        columns = tuple(column(entry) for entry in content)
+        if any(code not in range(column.size) for column in columns for code in getattr(column, "shared", ())):
+            raise ValueError("shared numbers that no column has")
+        return cls(columns)
 
 
 def layout_of(

@@ -81,8 +81,8 @@ class Grid:
         return len(self.firsts)
 
     def edges_of(self, starts: Int[np.ndarray, " parts"]) -> Float[np.ndarray, " edges"]:
-        """The edges of consecutive parts that begin with these cells, halved so that no difference overflows."""
-        return np.asarray(np.r_[self.firsts[starts].astype(float), float(self.upper) + self.integral] / 2)
+        """The edges of consecutive parts that begin with these cells, over 4 so that no difference overflows."""
+        return np.asarray(np.r_[self.firsts[starts].astype(float), float(self.upper) + self.integral] / 4)
 
     @property
     def num_values(self) -> int:

@@ -169,10 +169,13 @@ class AutoGAN(GANSettings, NeuralMethod):
     def _max_features(self, domain: Domain) -> int:
         """The most features that a row can have, from facts known before any query."""
 
-        def of_number(size: int) -> int:
-            if self.features == "typed":
-                return 2 + (FEW - 1).bit_length()
-            return size if self.features == "binned" else max(size, self.num_modes + 2)
+        def of_number(size: int) -> int:  # each of its codes may be a category beside other numbers
+            most = {
+                "binned": size,
+                "typed": size + 1 + max(2, (FEW - 1).bit_length()),
+                "modes": size + 1 + self.num_modes,
+            }
+            return most[self.features]
 
         return sum(
             of_number(size) if name in domain.numeric else size

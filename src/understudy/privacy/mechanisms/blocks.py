@@ -110,24 +110,28 @@ def root_masses(noisy: np.ndarray, edges: np.ndarray, stddev: float, num_rows: i
     return masses
 
 
-def extended(masses: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def extended(masses: np.ndarray, edges: np.ndarray, noisy: np.ndarray, stddev: float) -> np.ndarray:
     """Adds mass to the doubling beyond the outermost one, on each side on which the mass decreases away from zero.
 
-    The last ratio between doublings is continued once. Rows too few to stand out can dominate an average; later
-    measurements show how many there are.
+    The last ratio between doublings is continued once, as far as the noisy counts there leave it open. Rows too few to
+    stand out can dominate an average; later measurements show how many there are.
     """
-    return np.asarray(_extended_up(_extended_up(masses, edges)[::-1], -edges[::-1])[::-1])
+    masses = _extended_up(masses, edges, noisy, stddev)
+    return np.asarray(_extended_up(masses[::-1], -edges[::-1], noisy[::-1], stddev)[::-1])
 
 
-def _extended_up(masses: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def _extended_up(masses: np.ndarray, edges: np.ndarray, noisy: np.ndarray, stddev: float) -> np.ndarray:
     end = np.flatnonzero(masses)[-1] + 1 if masses.any() else 0
     before, last, after = (int(np.searchsorted(edges, factor * edges[end])) for factor in (0.25, 0.5, 2.0))
     after = min(after, len(masses))
     previous, outer = masses[before:last].sum(), masses[last:end].sum()
     if not (edges[end] > 0 and before > 0 and last < end < after and outer < previous):
         return masses
+    lengths = np.diff(edges[end : after + 1])
+    continued, noise = outer**2 / previous * lengths.sum() / edges[end], stddev**2 * (after - end)
+    expected = (continued * noise + float(noisy[end:after].sum()) * continued**2) / max(noise + continued**2, 1e-300)
     masses = masses.copy()
-    masses[end:after] = outer**2 / previous * np.diff(edges[end : after + 1]) / edges[end]
+    masses[end:after] = max(expected, 0.0) * lengths / lengths.sum()
     return masses
 
 
@@ -163,10 +167,14 @@ def expected_masses(noisy: np.ndarray, lengths: np.ndarray, stddev: float, num_r
     quarters and so on of the range. The prior of each division is a mixture: one half is empty, both are equally dense,
     or the fraction is uniform on [0, 1].
     """
-    peaks = noisy * (noisy >= max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / len(noisy)))) * stddev)
+    stands_out = max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / len(noisy)))) * stddev
+    peaks = np.where(noisy >= stands_out, noisy, 0.0)
     is_peak = peaks > 0
-    rest = num_rows - peaks.sum()
-    if is_peak.any() and rest < SUPPORT * stddev * math.sqrt(is_peak.sum()):
+    num_peaks, num_others = int(is_peak.sum()), int((~is_peak).sum())
+    # What the peaks leave, and what was counted elsewhere: both are the rest with noise, and are averaged by precision.
+    weight = num_peaks / len(noisy)
+    rest = (1 - weight) * (num_rows - peaks.sum()) + weight * noisy[~is_peak].sum()
+    if (num_peaks and rest < SUPPORT * stddev * math.sqrt(num_peaks * num_others / len(noisy))) or not num_others:
         return np.asarray(peaks * num_rows / peaks.sum())
     depth = (len(noisy) - 1).bit_length()
     levels = [

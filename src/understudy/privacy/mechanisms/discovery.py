@@ -424,7 +424,7 @@ def _noisy_tree(
             edges = grid.edges_of(starts)
             mass = root_masses(noisy, edges, scale, num_rows, complete)
             if stddev and not grid.has_equal_parts:
-                mass = extended(mass, edges)
+                mass = extended(mass, edges, noisy, scale)
             split = (noisy >= heavy) & (level < levels)
         else:
             stands_out = max(STANDS_OUT, float(stats.norm.isf(FALSE_SPIKE / branching)))
