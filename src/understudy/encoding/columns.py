@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int
 
 from understudy.encoding.arrow import as_numbers, comparable, comparable_number, from_numbers
-from understudy.privacy.mechanisms.discovery import INNERMOST, rounded
+from understudy.privacy.mechanisms.discovery import rounded
 from understudy.schema import Category, NumericDomain
-from understudy.schema.grid import Grid, Histogram
+from understudy.schema.grid import INNERMOST, Grid, Histogram
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,8 @@ FINEST = 2**17
 """The parts of a grid; each is at most three cells: its roundest number, what is below, and what is above."""
 NEAR_ZERO = 2.0**-20
 """The fraction of the range within which parts have about equal widths; beyond it they grow with the number."""
+INNERMOST = 2.0**-20
+"""The upper edge of the public cell of reals that holds zero, where bounds are estimated."""
 SPIKE = 5.0
 """A range is a spike if it is more than this many times as dense as each of its neighbours."""
 _DAY = 86_400 * 10**6

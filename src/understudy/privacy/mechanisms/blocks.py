@@ -125,9 +125,9 @@ def _extended_up(masses: np.ndarray, edges: np.ndarray, noisy: np.ndarray, stdde
     before, last, after = (int(np.searchsorted(edges, factor * edges[end])) for factor in (0.25, 0.5, 2.0))
     after = min(after, len(masses))
     previous, outer = masses[before:last].sum(), masses[last:end].sum()
-    if not (edges[end] > 0 and before > 0 and last < end < after and outer < previous):
-        return masses
     lengths = np.diff(edges[end : after + 1])
+    if not (edges[end] > 0 and before > 0 and last < end and outer < previous and lengths.sum() > 0):
+        return masses
     continued, noise = outer**2 / previous * lengths.sum() / edges[end], stddev**2 * (after - end)
     expected = (continued * noise + float(noisy[end:after].sum()) * continued**2) / max(noise + continued**2, 1e-300)
     masses = masses.copy()

@@ -45,7 +45,7 @@ from understudy.privacy.rows.batches import add_each
 from understudy.privacy.rows.kernel import portions
 from understudy.privacy.rows.table import PrivateColumns
 from understudy.schema import BOUNDED, Category, Column, Schema
-from understudy.schema.grid import Grid, Histogram
+from understudy.schema.grid import INNERMOST, Grid, Histogram
 
 BINNINGS = ("tree", "equal", "uniform")
 LEVELS = 3  # of the tree, for columns with more cells than the grid module's FLAT
@@ -58,8 +58,6 @@ MAX_CATEGORIES = 1000
 """A 2-way marginal of two such columns has a million cells, which every method here can still hold. At epsilon 1 a
 category needs about 200 rows to be kept, so a table of fewer than 200,000 rows never reaches this limit."""
 CATEGORY_LIMIT = 100_000
-INNERMOST = 2.0**-20
-"""The upper edge of the public cell of reals that holds zero."""
 YEARS = (1800, 2200)
 PER_DAY = {"date": 1, "datetime": 86_400_000_000}
 
