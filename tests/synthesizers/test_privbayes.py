@@ -131,6 +131,14 @@ def test_conditionals_of_contexts_without_counts_are_the_overall_ones() -> None:
     np.testing.assert_allclose(_conditional(np.full((2, 4), -1.0)), np.full((2, 4), 0.25))
 
 
+def test_noise_in_many_contexts_adds_no_rows_to_a_code_that_nobody_has() -> None:
+    """Of 100 contexts, half of the noisy counts of an empty code are above zero; together they are about zero."""
+    noisy = np.c_[np.full((100, 2), 500), np.zeros((100, 1), dtype=int)]
+    noisy = noisy + np.rint(np.random.default_rng(0).normal(0, 20, (100, 3))).astype(int)
+    assert np.maximum(noisy, 0)[:, 2].sum() > 600
+    assert _conditional(noisy.astype(float))[:, 2].mean() < 3e-3
+
+
 @pytest.mark.parametrize("setting", ["selection_fraction", "max_parents"])
 def test_bad_settings_are_refused(setting: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -29,6 +29,7 @@ from understudy.privacy.accounting.marginal_noise import ExpectedNoise
 from understudy.privacy.gradients.charges import event_of
 from understudy.privacy.mechanisms.counts import noisy_counts
 from understudy.privacy.mechanisms.dependence import Dependence, DependenceSelector, noisy_dependence_selections
+from understudy.privacy.mechanisms.rows_per_unit import to_probabilities
 from understudy.privacy.rows.rows import Clique
 from understudy.schema import Domain
 from understudy.synthesizers.protocol import Capabilities
@@ -181,9 +182,18 @@ def _random_maximal_set(
 
 
 def _conditional(noisy: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """Probabilities of the last axis given the others, from noisy counts; without counts, those over all contexts."""
+    """Probabilities of the last axis given the others, from noisy counts; without counts, those over all contexts.
+
+    Setting negative counts to zero adds rows where there are none, and in a wide bin of a tail a few rows make most of
+    an average. So the counts of each code are scaled to its total over all contexts, in which noise cancels.
+    """
     counts = np.maximum(noisy, 0.0)
-    overall = counts.reshape(-1, counts.shape[-1]).sum(axis=0)
+    contexts = tuple(range(noisy.ndim - 1))
+    of_code, clipped = noisy.sum(axis=contexts), counts.sum(axis=contexts)
+    if of_code.sum() > 0:
+        fractions = to_probabilities(np.rint(of_code).astype(np.int64))
+        counts = counts * np.where(clipped > 0, fractions * of_code.sum() / np.where(clipped > 0, clipped, 1.0), 0.0)
+    overall = counts.sum(axis=contexts)
     overall = overall / overall.sum() if overall.sum() > 0 else np.full(len(overall), 1 / len(overall))
     totals = counts.sum(axis=-1, keepdims=True)
     return np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), overall)
