@@ -93,10 +93,8 @@ def root_masses(noisy: np.ndarray, edges: np.ndarray, stddev: float, num_rows: i
     if not stddev:
         return np.maximum(noisy, 0).astype(float)
     total = float(noisy.sum())
-    if complete and abs(total - num_rows) <= 4 * stddev * math.sqrt(
-        len(noisy)
-    ):  # otherwise the declared number is wrong
-        total = float(num_rows)
+    if complete and abs(total - num_rows) <= 4 * stddev * math.sqrt(len(noisy)):
+        total = float(num_rows)  # a declared number that is further away is wrong
     else:
         complete, total = False, min(max(total, 0.0), float(num_rows)) or 1.0
     low, high = certain_range(noisy, stddev)
